@@ -1,0 +1,107 @@
+"""A template as data: nodes in order, each with its settings checked. No engine, no files opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.expression import Expr
+
+ARRIVAL: Final = "__arrival"
+"""Hidden int64 column that sources add where no arrival column is named: file number << 40 | row in file."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where in the template something stands."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Read:
+    """Read files. ``path`` may be a glob; files are read in the order of their names."""
+
+    format: str
+    """``parquet``, ``csv`` or ``json`` (one object per line)."""
+    path: str
+
+
+@dataclass(frozen=True)
+class Create:
+    """Rows written in the template itself."""
+
+    rows: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keep the rows for which the expression is true."""
+
+    keep: Expr
+
+
+@dataclass(frozen=True)
+class MapToFields:
+    """Compute columns: with ``append`` added to the existing ones (less ``drop``), else instead of them."""
+
+    fields: dict[str, Expr]
+    append: bool = False
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Write:
+    """Write rows to a file or folder; ``format`` as in Read."""
+
+    format: str
+    path: str
+
+
+Config = Read | Create | Filter | MapToFields | Write | JoinConfig
+
+
+@dataclass(frozen=True)
+class Node:
+    """One transform. ``inputs`` maps labels to outputs of other nodes; the label is ``input`` if there is one."""
+
+    name: str
+    type: str
+    inputs: dict[str, Port]
+    config: Config
+    location: Location
+    lines: dict[tuple[str, ...], int] = field(default_factory=dict, compare=False)
+    """Line of each setting by its path within ``config``, for messages."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """An output of a node: the main one is ``""``, others are ``late``, ``punctuations``, ``metrics``."""
+
+    node: str
+    output: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.node}.{self.output}" if self.output else self.node
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """All nodes, every node after those it reads from."""
+
+    file: str
+    nodes: tuple[Node, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def node(self, name: str) -> Node:
+        """The node with this name."""
+        return next(node for node in self.nodes if node.name == name)
+
+    def consumers(self, port: Port) -> list[Node]:
+        """Nodes that read an output, in order."""
+        return [node for node in self.nodes if port in node.inputs.values()]

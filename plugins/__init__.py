@@ -1,0 +1,86 @@
+"""Strategies: what to decide. Disorder handling, joining and shedding, all pluggable.
+
+A complete plugin is one module with one options class, one logic object and one hook::
+
+    # my_slack.py
+    from typing import ClassVar
+    from slackwater.plugins import Arrivals, DisorderStrategy, Duration, Setting, Snapshot, hookimpl
+
+    class TwiceMaxSlack(DisorderStrategy):
+        \"\"\"Hold every row for twice the largest delay seen, but never longer than the cap.\"\"\"
+
+        name: ClassVar[str] = "twice_max"
+        cap: Duration = Duration.parse("1m")
+
+        def build(self, setting: Setting, snapshot: Snapshot | None = None) -> "TwiceMaxLogic":
+            return TwiceMaxLogic(setting.ticks(self.cap), snapshot)
+
+    class TwiceMaxLogic:
+        interval = None
+
+        def __init__(self, cap, snapshot):
+            self.cap = cap
+            self.slack = snapshot["slack"] if snapshot else 0
+
+        def bounds(self, arrivals: Arrivals):
+            slack = np.minimum(2 * np.maximum.accumulate(np.append(self.slack // 2, arrivals.delay)), self.cap)
+            self.slack = int(slack[-1])
+            return arrivals.progress - slack[1:]
+
+        def adapt(self, feedback):
+            pass
+
+        def snapshot(self):
+            return {"slack": self.slack}
+
+    @hookimpl
+    def slackwater_disorder_strategies():
+        return [TwiceMaxSlack]
+
+Name the module in the entry-point group ``slackwater`` of your distribution, or pass
+``--plugin my_slack`` on the command line, and use it: ``disorder: {strategy: twice_max, cap: 30s}``.
+``slackwater.plugins.checks`` is the conformance suite that the built-in strategies pass too.
+"""
+
+if __name__ != "slackwater.plugins":
+    raise ImportError(f"import slackwater.plugins, not {__name__}: the folder is not a top-level package")
+
+from slackwater.plugins.contract import (
+    Arrivals,
+    DisorderLogic,
+    DisorderStrategy,
+    Feedback,
+    Held,
+    JoinLogic,
+    JoinStrategy,
+    Matches,
+    Released,
+    Setting,
+    SheddingLogic,
+    SheddingStrategy,
+    Snapshot,
+    Strategy,
+    Tuples,
+)
+from slackwater.plugins.hookspecs import hookimpl
+from slackwater.plugins.options import Duration
+
+__all__ = [
+    "Arrivals",
+    "DisorderLogic",
+    "DisorderStrategy",
+    "Duration",
+    "Feedback",
+    "Held",
+    "JoinLogic",
+    "JoinStrategy",
+    "Matches",
+    "Released",
+    "Setting",
+    "SheddingLogic",
+    "SheddingStrategy",
+    "Snapshot",
+    "Strategy",
+    "Tuples",
+    "hookimpl",
+]

@@ -1,0 +1,1 @@
+"""Disorder strategies, one per file."""

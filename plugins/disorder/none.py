@@ -1,0 +1,43 @@
+"""No slack: the Synchronizer alone aligns the inputs."""
+
+from typing import ClassVar
+
+from slackwater.plugins.contract import (
+    Arrivals,
+    DisorderStrategy,
+    Feedback,
+    Int64s,
+    Setting,
+    Snapshot,
+)
+
+
+class NoSlack(DisorderStrategy):
+    """Release every row at once; inputs are aligned with each other, not sorted.
+
+    Lowest latency, lowest recall: the No-K-slack baseline of QDDH (sec. VI). Nothing is buffered for
+    disorder within an input; the Synchronizer still holds what a faster input is ahead of the slowest.
+    """
+
+    name: ClassVar[str] = "none"
+
+    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> "ConstantSlackLogic":
+        return ConstantSlackLogic(0)
+
+
+class ConstantSlackLogic:
+    """K-slack with a K that never changes."""
+
+    interval = None
+
+    def __init__(self, slack: int) -> None:
+        self._slack = slack
+
+    def bounds(self, arrivals: Arrivals) -> Int64s:
+        return arrivals.progress - self._slack
+
+    def adapt(self, feedback: Feedback) -> None:
+        """Nothing to learn."""
+
+    def snapshot(self) -> Snapshot:
+        return {}

@@ -1,0 +1,1 @@
+"""Join strategies, one per file."""

@@ -1,0 +1,151 @@
+"""Finding strategies: entry points of installed distributions, and modules that the user names.
+
+A plugin that cannot be loaded is remembered by name with its fault and skipped; the rest goes on.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from typing import Any, Final
+
+import pluggy
+from pydantic import ValidationError
+
+from slackwater.plugins import hookspecs
+from slackwater.plugins.contract import DisorderStrategy, JoinStrategy, SheddingStrategy, Strategy
+
+GROUP: Final = "slackwater"
+STAGES: Final[dict[str, type[Strategy]]] = {
+    "disorder": DisorderStrategy,
+    "join": JoinStrategy,
+    "shedding": SheddingStrategy,
+}
+
+
+class PluginError(ValueError):
+    """A plugin named by the user cannot be used."""
+
+
+class OptionError(ValueError):
+    """A strategy or one of its options is wrong.
+
+    Attributes:
+        option: the option at fault, or None for the strategy itself.
+    """
+
+    def __init__(self, message: str, option: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
+
+
+@dataclass(frozen=True)
+class Provided:
+    """A strategy and where it comes from."""
+
+    strategy: type[Strategy]
+    distribution: str
+    plugin: str
+
+
+class StrategyManager:
+    """All strategies of this process, by stage and name."""
+
+    def __init__(self) -> None:
+        self.broken: dict[str, str] = {}
+        """Plugins that could not be used: name to fault."""
+        self._strategies: dict[tuple[str, str], Provided] = {}
+        for entry in sorted(metadata.entry_points(group=GROUP), key=lambda e: (e.name != "builtin", e.name)):
+            dist = entry.dist
+            source = f"{dist.name} {dist.version}" if dist else "unknown"
+            try:
+                self._add(entry.load(), entry.name, source)
+            except Exception as error:
+                self.broken[entry.name] = f"{source}: {type(error).__name__}: {error}"
+
+    def add_module(self, name: str) -> None:
+        """Load the plugin in module ``name``, given explicitly by the user."""
+        try:
+            self._add(importlib.import_module(name), name, f"--plugin {name}")
+        except Exception as error:
+            raise PluginError(
+                f"--plugin {name}: {type(error).__name__}: {error}. Check the module's name and that it is "
+                "on PYTHONPATH."
+            ) from error
+
+    def strategies(self, stage: str | None = None) -> list[Provided]:
+        """All strategies, or those of one stage, in order of stage and registration."""
+        return [p for (s, _), p in self._strategies.items() if stage in (None, s)]
+
+    def names(self, stage: str) -> list[str]:
+        """Names of a stage's strategies, sorted."""
+        return sorted(name for s, name in self._strategies if s == stage)
+
+    def create(self, stage: str, options: Mapping[str, Any]) -> Any:
+        """Return the strategy that ``{strategy: name, option: value, …}`` describes, validated."""
+        given = dict(options)
+        name = given.pop("strategy", None)
+        if (stage, str(name)) not in self._strategies:
+            fault = "no strategy is named" if name is None else f"no strategy named {name!r}"
+            broken = "".join(f" Plugin {p!r} could not be loaded ({why})." for p, why in self.broken.items())
+            raise OptionError(
+                f"{fault}; installed: {', '.join(self.names(stage))}. Check the spelling, or install the "
+                f"plugin that provides it.{broken}"
+            )
+        strategy = self._strategies[stage, str(name)].strategy
+        try:
+            return strategy.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            option = str(first["loc"][0]) if first["loc"] else None
+            raise OptionError(_option_fault(strategy, option, first), option) from None
+
+    def _add(self, module: Any, plugin: str, source: str) -> None:
+        """Register a plugin in a manager of its own, so that a fault in it is its own."""
+        manager = pluggy.PluginManager(GROUP)
+        manager.add_hookspecs(hookspecs)
+        manager.register(module, plugin)
+        manager.check_pending()
+        found: list[tuple[str, type[Strategy]]] = []
+        for stage, base in STAGES.items():
+            for provided in getattr(manager.hook, f"slackwater_{stage}_strategies")():
+                for strategy in provided:
+                    found.append((stage, _checked(strategy, base, stage)))
+        for stage, strategy in found:
+            other = self._strategies.get((stage, strategy.name))
+            if other is not None and other.plugin != plugin:
+                raise PluginError(f"{stage} strategy {strategy.name!r} is already provided by {other.distribution}")
+        for stage, strategy in found:
+            self._strategies[stage, strategy.name] = Provided(strategy, source, plugin)
+
+
+def _checked(strategy: Any, base: type[Strategy], stage: str) -> type[Strategy]:
+    where = f"slackwater_{stage}_strategies returned {strategy!r}"
+    if not (isinstance(strategy, type) and issubclass(strategy, base)):
+        raise PluginError(f"{where}, which must be a subclass of {base.__name__}")
+    if not isinstance(getattr(strategy, "name", None), str):
+        raise PluginError(f"{where}, which must have a class attribute name: ClassVar[str]")
+    return strategy
+
+
+def _option_fault(strategy: type[Strategy], option: str | None, error: Any) -> str:
+    """One wording for every bad option: must be … got …."""
+    known = list(strategy.model_fields)
+    if error["type"] == "extra_forbidden":
+        has = f"its options are {', '.join(known)}" if known else "it has no options"
+        return f"strategy {strategy.name!r} has no option {option!r}; {has}."
+    if error["type"] == "missing":
+        return f"strategy {strategy.name!r} needs the option {option!r}; add it."
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    got = "" if " got " in message else f", got {error['input']!r}"
+    return f"option {option!r} of strategy {strategy.name!r}: {message}{got}."
+
+
+@cache
+def manager() -> StrategyManager:
+    """The manager of this process, made on first use."""
+    return StrategyManager()

@@ -1,0 +1,1 @@
+"""Shedding strategies, one per file."""

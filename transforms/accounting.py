@@ -1,0 +1,160 @@
+"""What became of every row: the numbers behind the summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from slackwater.plugins.contract import Int8s, Int64s, Released, Snapshot
+
+_MAX_SLACKS = 4096
+
+
+class Accounting:
+    """Counts of one shard. Addable: the account of a join is the sum over its shards."""
+
+    def __init__(self, inputs: tuple[str, ...], snapshot: Snapshot | None = None) -> None:
+        self.inputs = inputs
+        m = len(inputs)
+        self.received = np.zeros(m, np.int64)
+        self.in_order = np.zeros(m, np.int64)
+        self.productivity = np.zeros(m, np.int64)
+        """Results completed by tuples of each input."""
+        self.late: Counter[tuple[int, str]] = Counter()
+        self.results = 0
+        self.slack: Counter[int] = Counter()
+        """How many arrivals met which slack, in ticks."""
+        self.max_tuples = 0
+        self.max_bytes = 0
+        if snapshot:
+            self._restore(snapshot)
+
+    def receive(self, inputs: Int8s) -> None:
+        """Count rows as they come in."""
+        self.received += np.bincount(inputs, minlength=len(self.inputs))
+
+    def reject(self, which: int, reason: str, n: int) -> None:
+        """Count rows that go to the late output."""
+        if n:
+            self.late[which, reason] += n
+
+    def join(self, released: Released, join_size: Int64s) -> None:
+        """Count tuples that reached the join, and what they gave."""
+        m = len(self.inputs)
+        self.in_order += np.bincount(released.input[~released.late], minlength=m)
+        for i, n in enumerate(np.bincount(released.input[released.late], minlength=m)):
+            self.reject(i, "too_late", int(n))
+        for i in range(m):
+            self.productivity[i] += join_size[released.input == i].sum()
+        self.results += int(join_size.sum())
+
+    def hold(self, slack: Int64s) -> None:
+        """Note the slack that each arrival met."""
+        if slack.size and slack[0] == slack[-1] and (slack == slack[0]).all():
+            self.slack[int(slack[0])] += slack.size
+        else:
+            for value, n in zip(*np.unique(slack, return_counts=True), strict=True):
+                self.slack[int(value)] += int(n)
+        if len(self.slack) > _MAX_SLACKS:
+            self._coarsen()
+
+    def state(self, tuples: int, nbytes: int) -> None:
+        """Note how much is held."""
+        self.max_tuples = max(self.max_tuples, tuples)
+        self.max_bytes = max(self.max_bytes, nbytes)
+
+    def __iadd__(self, other: Accounting) -> Accounting:
+        """Add the account of another shard; their states are held at the same time."""
+        self.received += other.received
+        self.in_order += other.in_order
+        self.productivity += other.productivity
+        self.late += other.late
+        self.slack += other.slack
+        self.results += other.results
+        self.max_tuples += other.max_tuples
+        self.max_bytes += other.max_bytes
+        return self
+
+    def recall_estimate(self) -> float | None:
+        """Produced results over produced and missed ones, or None if there is nothing to go by.
+
+        Each row that came too late is taken to have been as productive as the average row of its input that
+        came in time.
+        """
+        missed = 0.0
+        for (i, reason), n in self.late.items():
+            if reason != "bad_record" and self.in_order[i]:
+                missed += n * self.productivity[i] / self.in_order[i]
+        if not self.results:
+            return None if missed or self.late else 1.0
+        return float(self.results / (self.results + missed))
+
+    def summary(self, nanos_per_tick: int) -> dict[str, Any]:
+        """The part of the summary that the operator knows."""
+        reasons: Counter[str] = Counter()
+        for (_, reason), n in self.late.items():
+            reasons[reason] += n
+        return {
+            "input": {name: int(n) for name, n in zip(self.inputs, self.received, strict=True)},
+            "results": self.results,
+            "late": dict(sorted(reasons.items())),
+            "slack_ms": self._slack_ms(nanos_per_tick),
+            "recall_estimate": self.recall_estimate(),
+            "state": {"max_tuples": self.max_tuples, "max_bytes": self.max_bytes},
+            "accounting": {
+                name: {
+                    "input": int(self.received[i]),
+                    "joined_or_expired": int(self.in_order[i]) - self.late[i, "shed"],
+                    "late": {r: n for (j, r), n in sorted(self.late.items()) if j == i},
+                    "balanced": self.balanced(i),
+                }
+                for i, name in enumerate(self.inputs)
+            },
+        }
+
+    def balanced(self, which: int) -> bool:
+        """Whether every row of an input is accounted for: it was in order, or it is late with a reason."""
+        late = sum(n for (j, reason), n in self.late.items() if j == which and reason != "shed")
+        return int(self.received[which]) == int(self.in_order[which]) + late
+
+    def snapshot(self) -> Snapshot:
+        return {
+            "received": self.received.copy(),
+            "in_order": self.in_order.copy(),
+            "productivity": self.productivity.copy(),
+            "late": [[i, reason, n] for (i, reason), n in self.late.items()],
+            "slack": [[k, n] for k, n in self.slack.items()],
+            "results": self.results,
+            "max": [self.max_tuples, self.max_bytes],
+        }
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        self.received[:] = snapshot["received"]
+        self.in_order[:] = snapshot["in_order"]
+        self.productivity[:] = snapshot["productivity"]
+        self.late = Counter({(i, reason): n for i, reason, n in snapshot["late"]})
+        self.slack = Counter({k: n for k, n in snapshot["slack"]})
+        self.results = snapshot["results"]
+        self.max_tuples, self.max_bytes = snapshot["max"]
+
+    def _coarsen(self) -> None:
+        """Round slacks to three digits once there are too many different ones."""
+        rounded: Counter[int] = Counter()
+        for value, n in self.slack.items():
+            rounded[int(float(f"{value:.2e}"))] += n
+        self.slack = rounded
+
+    def _slack_ms(self, nanos_per_tick: int) -> dict[str, float]:
+        if not self.slack:
+            return {"mean": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0}
+        values, counts = map(np.array, zip(*sorted(self.slack.items()), strict=True))
+        ms = values * (nanos_per_tick / 1e6)
+        share = np.cumsum(counts) / counts.sum()
+        return {
+            "mean": float((ms * counts).sum() / counts.sum()),
+            "p50": float(ms[np.searchsorted(share, 0.5)]),
+            "p99": float(ms[np.searchsorted(share, 0.99)]),
+            "max": float(ms[-1]),
+        }

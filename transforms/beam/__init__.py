@@ -1,0 +1,1 @@
+"""Beam adapter: PTransforms over the operator."""

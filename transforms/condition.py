@@ -1,0 +1,252 @@
+"""Join conditions: SQL text bound to the inputs' columns, split into equality keys and predicates.
+
+Equalities between columns of different inputs form *key classes*: ``a.x = b.y AND b.y = c.z`` is one class with
+a column of each input, so any input can be looked up from any other. Everything else is a predicate, compiled
+to the register machine of ``kernels.predicate``. The columns that either needs are *cells*: int64 words per
+tuple, laid out the same way everywhere (see ``Cell``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slackwater.plugins.contract import Bools, Int64s, UInt64s
+from slackwater.transforms.expression import Col, Expr, ExpressionError, Lit, Op, columns, conjuncts, parse
+from slackwater.transforms.program import Assembler
+
+MAX_CELLS = 64
+
+Kind = str
+"""How a column is laid in a cell: ``int``, ``float`` (as bits), ``text`` (dictionary code), ``time``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One int64 word of a tuple: a column of its input in a certain layout."""
+
+    column: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A part of the condition that is no key equality."""
+
+    tree: Expr
+    inputs: frozenset[int]
+
+
+def kind_of(type_: pa.DataType, where: str) -> Kind:
+    """Return how values of an Arrow type are laid in a cell; raise if a condition cannot use them."""
+    types = pa.types
+    if types.is_dictionary(type_):
+        return kind_of(type_.value_type, where)
+    if types.is_integer(type_) or types.is_boolean(type_) or types.is_null(type_):
+        return "int"
+    if types.is_floating(type_) or types.is_decimal(type_):
+        return "float"
+    if (
+        types.is_string(type_)
+        or types.is_large_string(type_)
+        or types.is_binary(type_)
+        or types.is_large_binary(type_)
+        or types.is_fixed_size_binary(type_)
+    ):
+        return "text"
+    if types.is_temporal(type_):
+        return "time"
+    raise ExpressionError(f"{where} has type {type_}, which a condition cannot compare; use a simple column")
+
+
+class Condition:
+    """A condition bound to its inputs.
+
+    Args:
+        text: SQL text, or None for a cross join.
+        schemas: the Arrow schema of each input, by name, in input order.
+    """
+
+    def __init__(self, text: str | None, schemas: Mapping[str, pa.Schema]) -> None:
+        self.inputs = tuple(schemas)
+        self._schemas = tuple(schemas.values())
+        self.texts: list[str] = []
+        """Text constants; the k-th one always has code k + 1 in the dictionary."""
+        self._cells: list[list[Cell]] = [[] for _ in self.inputs]
+        parts = [self._resolve(part) for part in conjuncts(parse(text))] if text is not None else []
+        parts = [part for part in parts if part != Lit(True)]
+        keys = [part for part in parts if self._is_key(part)]
+        self.predicates = [self._predicate(part) for part in parts if part not in keys]
+        self.classes: list[dict[int, int]] = []
+        """For each key class, the cell of each input that takes part."""
+        self._build_classes(keys)
+        for predicate in self.predicates:
+            self.assemble([predicate])
+
+    @property
+    def columns(self) -> tuple[tuple[Cell, ...], ...]:
+        """The cells of each input."""
+        return tuple(map(tuple, self._cells))
+
+    @property
+    def width(self) -> int:
+        """Cells per tuple, the same for all inputs: the widest one's."""
+        return max(1, *(len(cells) for cells in self._cells))
+
+    @property
+    def shard_columns(self) -> list[Cell] | None:
+        """One column per input that every result agrees on, or None if there is none."""
+        for members in self.classes:
+            if len(members) == len(self.inputs):
+                return [self._cells[i][members[i]] for i in range(len(self.inputs))]
+        return None
+
+    @property
+    def connected(self) -> bool:
+        """Whether keys and predicates link all inputs, directly or through others."""
+        groups = [set(members) for members in self.classes] + [set(p.inputs) for p in self.predicates]
+        seen = {0}
+        while True:
+            more = {i for group in groups if group & seen for i in group} - seen
+            if not more:
+                return len(seen) == len(self.inputs)
+            seen |= more
+
+    def assemble(self, predicates: Iterable[Predicate]) -> Int64s:
+        """Return the program that tests all of ``predicates``; empty for none."""
+        trees = [predicate.tree for predicate in predicates]
+        if not trees:
+            return np.empty((0, 4), np.int64)
+        return Assembler(self._cell_of, self._literal_code).assemble(trees)
+
+    def test(self, cells: Sequence[Int64s], nulls: Sequence[UInt64s]) -> Bools:
+        """Say which candidates pass; row k of every input's arrays is candidate k.
+
+        For join strategies that find their candidates in their own way: keys and predicates are both tested.
+        """
+        from slackwater.transforms.kernels import predicate as machine
+
+        n = len(nulls[0])
+        out = np.ones(n, np.bool_)
+        for members in self.classes:
+            (first, cell), *others = members.items()
+            for i, c in others:
+                out &= cells[i][:, c] == cells[first][:, cell]
+            for i, c in members.items():
+                out &= (nulls[i] >> np.uint64(c)) & np.uint64(1) == 0
+        program = self._program
+        if len(program):
+            passed = np.empty(n, np.bool_)
+            slots = np.arange(len(self.inputs), dtype=np.int64)[:, None] * n + np.arange(n)
+            ints = np.empty((registers(program), machine.BLOCK), np.int64)
+            machine.select(
+                program, 0, len(program), np.concatenate(cells), np.concatenate(nulls), slots, n,
+                ints, ints.view(np.float64), np.empty(ints.shape, np.uint8), passed,
+            )  # fmt: skip
+            out &= passed
+        return out
+
+    @cached_property
+    def _program(self) -> Int64s:
+        return self.assemble(self.predicates)
+
+    def _resolve(self, tree: Expr) -> Expr:
+        """Qualify every column by its input, checking that both exist."""
+        if isinstance(tree, Op):
+            return Op(tree.name, tuple(map(self._resolve, tree.args)))
+        if not isinstance(tree, Col):
+            return tree
+        if tree.table is None:
+            owners = [i for i, schema in enumerate(self._schemas) if tree.name in schema.names]
+            if len(owners) == 1:
+                return Col(self.inputs[owners[0]], tree.name)
+            fault = "is in no input" if not owners else "is in several inputs"
+            raise ExpressionError(f"column {tree.name!r} {fault}; write it as input.column")
+        if tree.table not in self.inputs:
+            raise ExpressionError(f"{str(tree)!r} names no input; the inputs are {', '.join(self.inputs)}")
+        names = self._schemas[self.inputs.index(tree.table)].names
+        if tree.name not in names:
+            raise ExpressionError(f"input {tree.table!r} has no column {tree.name!r}; it has {', '.join(names)}")
+        return tree
+
+    def _column_kind(self, column: Col) -> Kind:
+        schema = self._schemas[self.inputs.index(str(column.table))]
+        return kind_of(schema.field(column.name).type, str(column))
+
+    def _cell(self, column: Col, kind: Kind) -> tuple[int, int]:
+        """Return (input, cell) of a column in a layout, adding the cell if it is new."""
+        i = self.inputs.index(str(column.table))
+        cell = Cell(column.name, kind)
+        if cell not in self._cells[i]:
+            self._cells[i].append(cell)
+            if len(self._cells[i]) > MAX_CELLS:
+                raise ExpressionError(f"the condition reads more than {MAX_CELLS} columns of {column.table!r}")
+        return i, self._cells[i].index(cell)
+
+    def _cell_of(self, column: Col) -> tuple[int, int, Kind]:
+        kind = self._column_kind(column)
+        return (*self._cell(column, kind), kind)
+
+    def _literal_code(self, text: str) -> int:
+        if text not in self.texts:
+            self.texts.append(text)
+        return self.texts.index(text) + 1
+
+    def _is_key(self, part: Expr) -> bool:
+        return (
+            isinstance(part, Op)
+            and part.name == "="
+            and isinstance(part.args[0], Col)
+            and isinstance(part.args[1], Col)
+            and part.args[0].table != part.args[1].table
+        )
+
+    def _predicate(self, tree: Expr) -> Predicate:
+        used = frozenset(self.inputs.index(str(column.table)) for column in columns(tree))
+        return Predicate(tree, used or frozenset([0]))
+
+    def _build_classes(self, keys: Iterable[Expr]) -> None:
+        groups: list[list[Col]] = []
+        for key in keys:
+            assert isinstance(key, Op)
+            pair: list[Any] = list(key.args)
+            merged = [group for group in groups if any(column in group for column in pair)]
+            groups = [group for group in groups if group not in merged]
+            joined = [column for group in merged for column in group]
+            groups.append(joined + [column for column in pair if column not in joined])
+        for group in groups:
+            kind = self._common_kind(group)
+            members: dict[int, int] = {}
+            first: dict[int, Col] = {}
+            for column in group:
+                i, cell = self._cell(column, kind)
+                if i in members:
+                    self.predicates.append(Predicate(Op("=", (first[i], column)), frozenset([i])))
+                else:
+                    members[i], first[i] = cell, column
+            self.classes.append(members)
+
+    def _common_kind(self, group: Sequence[Col]) -> Kind:
+        kinds = {self._column_kind(column): column for column in group}
+        if len(kinds) == 1:
+            return next(iter(kinds))
+        if set(kinds) == {"int", "float"}:
+            return "float"
+        (kind, column), (other_kind, other) = list(kinds.items())[:2]
+        raise ExpressionError(
+            f"{column} is {_WORDS[kind]} and {other} is {_WORDS[other_kind]}: they can never be equal; "
+            "convert one of them with MapToFields"
+        )
+
+
+_WORDS = {"int": "a number", "float": "a number", "text": "text", "time": "a time"}
+
+
+def registers(program: Int64s) -> int:
+    """How many registers a program uses."""
+    return int(program[:, 1].max()) + 1 if len(program) else 1

@@ -1,0 +1,197 @@
+"""Arrow columns to cells: the int64 words that keys and predicates work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.plugins.contract import Bools, Int64s, Snapshot, UInt64s
+from slackwater.transforms.condition import Cell, Condition
+from slackwater.transforms.kernels import strings
+
+_TIME_UNITS = ("s", "ms", "us", "ns")
+
+
+def int64s(array: pa.Array) -> Int64s:
+    """View an int64 Arrow array as NumPy, nulls as whatever is beneath them."""
+    buffer = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.zeros(len(array), np.int64)
+    return np.frombuffer(buffer, np.int64, len(array), array.offset * 8)
+
+
+def valid_mask(array: pa.Array) -> Bools:
+    """Return where an Arrow array is not null."""
+    if array.null_count == 0:
+        return np.ones(len(array), np.bool_)
+    return np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), np.bool_)
+
+
+class CellEncoder:
+    """Encodes batches of every input; equal values of a key class become equal words.
+
+    Text goes through one exact dictionary for the whole join. ``forget`` drops the texts that no live row
+    uses, so the dictionary is bounded by the rows held, not by the length of the input.
+    """
+
+    def __init__(self, condition: Condition, schemas: Sequence[pa.Schema], snapshot: Snapshot | None = None) -> None:
+        self._layout = condition.columns
+        self._width = condition.width
+        times = [
+            schema.field(cell.column).type
+            for cells, schema in zip(self._layout, schemas, strict=True)
+            for cell in cells
+            if cell.kind == "time"
+        ]
+        units = [getattr(type_, "unit", "ms" if pa.types.is_date64(type_) else "s") for type_ in times]
+        self._time_unit = max(units, key=_TIME_UNITS.index, default="ms")
+        self.dictionary = TextDictionary(condition.texts, snapshot)
+
+    def encode(self, which: int, batch: pa.RecordBatch) -> tuple[Int64s, UInt64s]:
+        """Return the cells and null masks of a batch of input ``which``."""
+        cells = np.zeros((batch.num_rows, self._width), np.int64)
+        nulls = np.zeros(batch.num_rows, np.uint64)
+        for c, cell in enumerate(self._layout[which]):
+            column = batch.column(cell.column)
+            cells[:, c] = self._words(cell, column)
+            if column.null_count or pa.types.is_null(column.type):
+                nulls |= (~valid_mask(column)).astype(np.uint64) << np.uint64(c)
+        return cells, nulls
+
+    def text_cells(self, which: int) -> list[int]:
+        """Which cells of an input hold dictionary codes."""
+        return [c for c, cell in enumerate(self._layout[which]) if cell.kind == "text"]
+
+    def _words(self, cell: Cell, column: pa.Array) -> Int64s:
+        if cell.kind == "text":
+            return self.dictionary.encode(column)
+        if cell.kind == "time":
+            return time_words(column, self._time_unit)
+        return number_words(column, cell.kind)
+
+
+def number_words(column: pa.Array, kind: str) -> Int64s:
+    """Lay numbers in words: integers as they are, floats as bits with one zero and one NaN."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if kind == "int":
+        return int64s(column.cast(pa.int64(), safe=False))
+    floats = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
+    return np.where(np.isnan(floats), np.nan, floats).view(np.int64)
+
+
+def time_words(column: pa.Array, unit: str) -> Int64s:
+    """Lay times in words, counted in ``unit``."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp(unit))
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp(unit, column.type.tz))
+    elif pa.types.is_duration(column.type):
+        column = column.cast(pa.duration(unit))
+    elif pa.types.is_time(column.type) and pa.types.is_time32(column.type) and unit in ("us", "ns"):
+        column = column.cast(pa.time64(unit))
+    return int64s(column.cast(pa.int64(), safe=False))
+
+
+class TextDictionary:
+    """Texts to codes, exact, growing by doubling and shrinking by ``forget``."""
+
+    def __init__(self, pinned: Sequence[str], snapshot: Snapshot | None = None) -> None:
+        self._pinned = len(pinned)
+        if snapshot:
+            self._codes = np.array(snapshot["codes"], np.int64)
+            self._hashes = np.array(snapshot["hashes"], np.uint64)
+            self._starts = np.array(snapshot["starts"], np.int64)
+            self._arena = np.array(snapshot["arena"], np.uint8)
+            self._next = int(snapshot["next"])
+            self.size = len(self._codes)
+            self._bytes = int(self._starts[self.size])
+        else:
+            self._codes, self._hashes = np.empty(0, np.int64), np.empty(0, np.uint64)
+            self._starts, self._arena = np.zeros(1, np.int64), np.empty(0, np.uint8)
+            self._next, self.size, self._bytes = 1, 0, 0
+        self._table = np.full(64, -1, np.int64)
+        self._rehash(64)
+        if pinned and not snapshot:
+            self.encode(pa.array(pinned, pa.string()))
+
+    def encode(self, column: pa.Array) -> Int64s:
+        """Return the code of each text, 0 for nulls."""
+        offsets, data = text_buffers(column)
+        n = len(column)
+        self._reserve(n, int(offsets[-1] - offsets[0]) if n else 0)
+        out = np.empty(n, np.int64)
+        self.size, self._bytes, self._next = strings.encode(
+            offsets, data, valid_mask(column), self._table, self._starts, self._hashes, self._codes,
+            self._arena, self.size, self._bytes, self._next, out,
+        )  # fmt: skip
+        return out
+
+    def forget(self, used: Int64s) -> None:
+        """Drop every text whose code is not in ``used``; codes that stay keep their texts."""
+        keep = np.isin(self._codes[: self.size], used)
+        keep[: self._pinned] = True
+        self.size, self._bytes = strings.compact(
+            keep, self._starts, self._hashes, self._codes, self._arena, self.size
+        )
+        self._rehash(self._table.size)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "codes": self._codes[: self.size].copy(),
+            "hashes": self._hashes[: self.size].copy(),
+            "starts": self._starts[: self.size + 1].copy(),
+            "arena": self._arena[: self._bytes].copy(),
+            "next": self._next,
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(a.nbytes for a in (self._codes, self._hashes, self._starts, self._arena, self._table))
+
+    def _reserve(self, entries: int, size: int) -> None:
+        self._codes = grown(self._codes, self.size + entries)
+        self._hashes = grown(self._hashes, self.size + entries)
+        self._starts = grown(self._starts, self.size + entries + 1)
+        self._arena = grown(self._arena, self._bytes + size)
+        if 2 * (self.size + entries) > self._table.size:
+            self._rehash(1 << (2 * (self.size + entries)).bit_length())
+
+    def _rehash(self, size: int) -> None:
+        while size < 2 * self.size:
+            size *= 2
+        self._table = np.full(size, -1, np.int64)
+        strings.rehash(self._table, self._hashes, self.size)
+
+
+def text_buffers(column: pa.Array) -> tuple[Int64s, Any]:
+    """Return offsets and bytes of a text column of any layout; nulls are empty or whatever is beneath."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_fixed_size_binary(column.type) or pa.types.is_string(column.type):
+        column = column.cast(pa.binary()) if not pa.types.is_string(column.type) else column
+    if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
+        width: Any = np.int64
+    else:
+        width = np.int32
+    _, offset_buffer, data_buffer = column.buffers()
+    size = np.dtype(width).itemsize
+    if len(column) == 0 or offset_buffer is None:
+        return np.zeros(len(column) + 1, np.int64), np.empty(0, np.uint8)
+    offsets = np.frombuffer(offset_buffer, width, len(column) + 1, column.offset * size).astype(np.int64)
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+    return offsets, data
+
+
+def grown(array: Any, size: int) -> Any:
+    """Return ``array`` with room for ``size`` entries: itself, or a copy of at least twice the size."""
+    if array.shape[0] >= size:
+        return array
+    larger = np.empty((max(size, 2 * array.shape[0], 1024), *array.shape[1:]), array.dtype)
+    larger[: array.shape[0]] = array
+    return larger

@@ -1,0 +1,21 @@
+"""Errors that a user caused and can mend: they are shown as one line, never as a traceback."""
+
+from __future__ import annotations
+
+
+class SlackwaterError(Exception):
+    """The run cannot go on; the message says where, what and what to do."""
+
+
+class ConfigError(SlackwaterError):
+    """A setting is wrong.
+
+    Attributes:
+        fault: what is wrong and how to mend it.
+        path: the keys that lead to the setting, from the transform's config inwards.
+    """
+
+    def __init__(self, fault: str, *path: str) -> None:
+        super().__init__(": ".join(filter(None, [".".join(path), fault])))
+        self.fault = fault
+        self.path = path

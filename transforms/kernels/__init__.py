@@ -1,0 +1,1 @@
+"""Join kernels and reorder kernels: arrays in, arrays out, no engine imports."""

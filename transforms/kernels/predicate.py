@@ -1,0 +1,237 @@
+"""A vectorised register machine for join conditions.
+
+A condition is a *program*: one row ``[op, target, a, b]`` per instruction, a constant in ``b`` as bits. Each
+instruction works on a block of up to BLOCK candidates, so the cost of dispatch is shared by the block and
+the inner loops are the compiler's to vectorise. Nothing is compiled per condition, and no text of a template
+is ever executed. Every register has a null flag per candidate; logic is three-valued as in SQL.
+Division by zero, modulo zero and the root of a negative number give null.
+"""
+
+import numpy as np
+from numba import njit
+
+from slackwater.transforms.opcodes import (
+    ABS_F,
+    ABS_I,
+    ADD_F,
+    ADD_I,
+    AND,
+    CONST,
+    DIV_F,
+    EQ_F,
+    EQ_I,
+    IS_NULL,
+    LE_F,
+    LE_I,
+    LOAD,
+    LT_F,
+    LT_I,
+    MAX_F,
+    MAX_I,
+    MIN_F,
+    MIN_I,
+    MOD_F,
+    MOD_I,
+    MUL_F,
+    MUL_I,
+    NEG_F,
+    NEG_I,
+    NE_F,
+    NE_I,
+    NOT,
+    OR,
+    SQRT_F,
+    SUB_F,
+    SUB_I,
+    TO_FLOAT,
+)
+
+BLOCK = 256
+
+@njit(cache=True, nogil=True)
+def run(program, first, last, cells, nulls, slots, n, ints, floats, null):  # type: ignore[no-untyped-def]
+    """Run instructions ``first`` to ``last`` on ``n`` candidates; the verdict is left in register 0.
+
+    Candidate k has the row ``slots[i, k]`` of each input i. ``floats`` is ``ints`` seen as float64.
+    """
+    for pc in range(first, last):
+        op = program[pc, 0]
+        t = program[pc, 1]
+        a = program[pc, 2]
+        b = program[pc, 3]
+        if op == LOAD:
+            bit = np.uint64(b)
+            for k in range(n):
+                s = slots[a, k]
+                ints[t, k] = cells[s, b]
+                null[t, k] = (nulls[s] >> bit) & np.uint64(1)
+        elif op == CONST:
+            for k in range(n):
+                ints[t, k] = b
+                null[t, k] = a
+        elif op == TO_FLOAT:
+            for k in range(n):
+                floats[t, k] = float(ints[a, k])
+                null[t, k] = null[a, k]
+        elif op < ADD_F:
+            _int_op(op, t, a, b, n, ints, null)
+        elif op < AND:
+            _float_op(op, t, a, b, n, ints, floats, null)
+        else:
+            _logic_op(op, t, a, b, n, ints, null)
+
+
+@njit(cache=True, nogil=True)
+def _int_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
+    if op == NEG_I or op == ABS_I:
+        for k in range(n):
+            x = ints[a, k]
+            ints[t, k] = -x if op == NEG_I or x < 0 else x
+            null[t, k] = null[a, k]
+        return
+    if op == MIN_I or op == MAX_I:
+        for k in range(n):
+            x = ints[a, k]
+            y = ints[b, k]
+            if null[a, k]:
+                x = y
+            elif null[b, k]:
+                y = x
+            ints[t, k] = min(x, y) if op == MIN_I else max(x, y)
+            null[t, k] = null[a, k] & null[b, k]
+        return
+    if op == MOD_I:
+        for k in range(n):
+            x = ints[a, k]
+            y = ints[b, k]
+            if y == 0:
+                null[t, k] = 1
+                ints[t, k] = 0
+            else:
+                null[t, k] = null[a, k] | null[b, k]
+                r = abs(x) % abs(y)
+                ints[t, k] = -r if x < 0 else r
+        return
+    for k in range(n):
+        null[t, k] = null[a, k] | null[b, k]
+    if op == ADD_I:
+        for k in range(n):
+            ints[t, k] = ints[a, k] + ints[b, k]
+    elif op == SUB_I:
+        for k in range(n):
+            ints[t, k] = ints[a, k] - ints[b, k]
+    elif op == MUL_I:
+        for k in range(n):
+            ints[t, k] = ints[a, k] * ints[b, k]
+    elif op == LT_I:
+        for k in range(n):
+            ints[t, k] = ints[a, k] < ints[b, k]
+    elif op == LE_I:
+        for k in range(n):
+            ints[t, k] = ints[a, k] <= ints[b, k]
+    elif op == EQ_I:
+        for k in range(n):
+            ints[t, k] = ints[a, k] == ints[b, k]
+    else:
+        for k in range(n):
+            ints[t, k] = ints[a, k] != ints[b, k]
+
+
+@njit(cache=True, nogil=True)
+def _float_op(op, t, a, b, n, ints, floats, null):  # type: ignore[no-untyped-def]
+    if op == NEG_F or op == ABS_F or op == SQRT_F:
+        for k in range(n):
+            x = floats[a, k]
+            null[t, k] = null[a, k]
+            if op == NEG_F:
+                floats[t, k] = -x
+            elif op == ABS_F:
+                floats[t, k] = abs(x)
+            elif x < 0.0:
+                null[t, k] = 1
+                floats[t, k] = 0.0
+            else:
+                floats[t, k] = np.sqrt(x)
+        return
+    if op == MIN_F or op == MAX_F:
+        for k in range(n):
+            x = floats[a, k]
+            y = floats[b, k]
+            if null[a, k]:
+                x = y
+            elif null[b, k]:
+                y = x
+            floats[t, k] = min(x, y) if op == MIN_F else max(x, y)
+            null[t, k] = null[a, k] & null[b, k]
+        return
+    if op == DIV_F or op == MOD_F:
+        for k in range(n):
+            x = floats[a, k]
+            y = floats[b, k]
+            if y == 0.0:
+                null[t, k] = 1
+                floats[t, k] = 0.0
+            else:
+                null[t, k] = null[a, k] | null[b, k]
+                floats[t, k] = x / y if op == DIV_F else np.fmod(x, y)
+        return
+    for k in range(n):
+        null[t, k] = null[a, k] | null[b, k]
+    if op == ADD_F:
+        for k in range(n):
+            floats[t, k] = floats[a, k] + floats[b, k]
+    elif op == SUB_F:
+        for k in range(n):
+            floats[t, k] = floats[a, k] - floats[b, k]
+    elif op == MUL_F:
+        for k in range(n):
+            floats[t, k] = floats[a, k] * floats[b, k]
+    elif op == LT_F:
+        for k in range(n):
+            ints[t, k] = floats[a, k] < floats[b, k]
+    elif op == LE_F:
+        for k in range(n):
+            ints[t, k] = floats[a, k] <= floats[b, k]
+    elif op == EQ_F:
+        for k in range(n):
+            ints[t, k] = floats[a, k] == floats[b, k]
+    else:
+        for k in range(n):
+            ints[t, k] = floats[a, k] != floats[b, k]
+
+
+@njit(cache=True, nogil=True)
+def _logic_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
+    """AND, OR and NOT after Kleene: a null operand decides nothing that the other one does not."""
+    for k in range(n):
+        x = ints[a, k] != 0
+        x_null = null[a, k] != 0
+        if op == IS_NULL:
+            ints[t, k] = x_null
+            null[t, k] = 0
+            continue
+        if op == NOT:
+            ints[t, k] = not x
+            null[t, k] = x_null
+            continue
+        y = ints[b, k] != 0
+        y_null = null[b, k] != 0
+        if op == AND:
+            false = (not x and not x_null) or (not y and not y_null)
+            ints[t, k] = x and y and not x_null and not y_null
+            null[t, k] = (x_null or y_null) and not false
+        else:
+            true = (x and not x_null) or (y and not y_null)
+            ints[t, k] = true
+            null[t, k] = (x_null or y_null) and not true
+
+
+@njit(cache=True, nogil=True)
+def select(program, first, last, cells, nulls, slots, n, ints, floats, null, out):  # type: ignore[no-untyped-def]
+    """Write to ``out`` whether each of ``n`` aligned candidates passes; ``slots`` is ``[inputs, n]``."""
+    block = ints.shape[1]
+    for start in range(0, n, block):
+        size = min(block, n - start)
+        run(program, first, last, cells, nulls, slots[:, start : start + size], size, ints, floats, null)
+        for k in range(size):
+            out[start + k] = ints[0, k] != 0 and null[0, k] == 0

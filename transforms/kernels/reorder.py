@@ -1,0 +1,135 @@
+"""K-slack buffers and the Synchronizer, one tuple at a time (QDDH sec. III-A and Alg. 1).
+
+A row is known here by its event time and a *code*, ``seq * 8 + input``. Ties leave in the order of the code.
+All arrays are owned by the caller, large enough for the whole chunk; a kernel never allocates state.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from slackwater.transforms.kernels.heap import pop, push
+
+MAX_INPUTS = 8
+NEVER = np.iinfo(np.int64).min
+
+KEEP, TOO_OLD, IN_FUTURE = 0, 1, 2
+
+
+class ReorderState(NamedTuple):
+    """Buffers of one shard. ``slack_*`` are binary heaps, one row per input; ``sync_*`` is one heap."""
+
+    slack_ts: Any
+    slack_code: Any
+    slack_n: Any
+    sync_ts: Any
+    sync_code: Any
+    sync_n: Any
+    released: Any
+    """Largest event time that each input's K-slack buffer has released."""
+    clock: Any
+    """[T_sync, onT]: largest event time that has left the Synchronizer; largest that has reached the join."""
+
+
+@njit(cache=True, nogil=True)
+def track(inputs, ts, progress, past, future, jumped, verdict, out_progress, out_frontier):  # type: ignore[no-untyped-def]
+    """Judge each arrival and follow the progress of its input.
+
+    ``past`` and ``future`` are limits in ticks, negative for none. A row more than ``future`` ahead of every
+    input is refused unless the row before it on the same input was refused too and stands within ``future``
+    of it: a lone corrupt time must not stall the join, a real gap in the data must not block it for ever.
+    ``jumped`` remembers that row per input, ``progress`` the largest accepted time; both are updated.
+    """
+    newest = NEVER
+    for i in range(progress.size):
+        newest = max(newest, progress[i])
+    for k in range(ts.size):
+        i = inputs[k]
+        t = ts[k]
+        verdict[k] = KEEP
+        if future >= 0 and newest != NEVER and t - newest > future:
+            confirmed = jumped[i] != NEVER and abs(t - jumped[i]) <= future
+            jumped[i] = t
+            if not confirmed:
+                verdict[k] = IN_FUTURE
+        else:
+            jumped[i] = NEVER
+        if past >= 0 and progress[i] != NEVER and progress[i] - t > past:
+            verdict[k] = TOO_OLD
+        if verdict[k] == KEEP:
+            progress[i] = max(progress[i], t)
+            newest = max(newest, t)
+        out_progress[k] = progress[i]
+        frontier = progress[0]
+        for j in range(1, progress.size):
+            frontier = min(frontier, progress[j])
+        out_frontier[k] = frontier
+
+
+@njit(cache=True, nogil=True)
+def release(inputs, ts, codes, bounds, state, out_code, out_ts, out_late):  # type: ignore[no-untyped-def]
+    """Buffer the arrivals, release what their bounds allow, synchronise; return how many were emitted.
+
+    After each arrival its input gives up everything at or before the arrival's bound, oldest first. Then, as
+    Alg. 1 says: a tuple older than T_sync goes straight on, others wait until every input has released one
+    at least as new. Draining "while each input has a tuple in the buffer" ends exactly at the smallest of the
+    inputs' largest released times, so T_sync is the running maximum of that minimum.
+    """
+    m = state.slack_n.size
+    emitted = 0
+    sync_ts = state.sync_ts
+    sync_code = state.sync_code
+    n_sync = state.sync_n[0]
+    t_sync = state.clock[0]
+    on_t = state.clock[1]
+    for k in range(ts.size):
+        i = inputs[k]
+        bound = bounds[k]
+        heap_ts = state.slack_ts[i]
+        heap_code = state.slack_code[i]
+        n = state.slack_n[i]
+        e_ts = ts[k]
+        e_code = codes[k]
+        straight = e_ts <= bound and (n == 0 or e_ts < heap_ts[0])
+        if not straight:
+            push(heap_ts, heap_code, n, e_ts, e_code)
+            n += 1
+        while straight or (n > 0 and heap_ts[0] <= bound):
+            if straight:
+                straight = False
+            else:
+                e_ts = heap_ts[0]
+                e_code = heap_code[0]
+                pop(heap_ts, heap_code, n)
+                n -= 1
+            if e_ts <= t_sync:
+                out_code[emitted] = e_code
+                out_ts[emitted] = e_ts
+                out_late[emitted] = e_ts < on_t
+                on_t = max(on_t, e_ts)
+                emitted += 1
+                continue
+            push(sync_ts, sync_code, n_sync, e_ts, e_code)
+            n_sync += 1
+            if e_ts <= state.released[i]:
+                continue
+            state.released[i] = e_ts
+            slowest = e_ts
+            for j in range(m):
+                slowest = min(slowest, state.released[j])
+            if slowest > t_sync:
+                t_sync = slowest
+                while n_sync > 0 and sync_ts[0] <= t_sync:
+                    out_code[emitted] = sync_code[0]
+                    out_ts[emitted] = sync_ts[0]
+                    out_late[emitted] = sync_ts[0] < on_t
+                    on_t = max(on_t, sync_ts[0])
+                    emitted += 1
+                    pop(sync_ts, sync_code, n_sync)
+                    n_sync -= 1
+        state.slack_n[i] = n
+    state.sync_n[0] = n_sync
+    state.clock[0] = t_sync
+    state.clock[1] = on_t
+    return emitted

@@ -1,0 +1,48 @@
+"""Finding rows by their number in a store that is sorted by it."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def locate(stored, seqs, out):  # type: ignore[no-untyped-def]
+    """Write the position of each of ``seqs`` in the ascending array ``stored``, which holds them all.
+
+    Rows are appended in order and mostly asked for soon after, so the end of the store is a run of
+    consecutive numbers and the position follows by subtraction; only older rows need a binary search.
+    """
+    end = stored.size - 1
+    newest = stored[end]
+    for k in range(seqs.size):
+        seq = seqs[k]
+        guess = end - (newest - seq)
+        if guess >= 0 and stored[guess] == seq:
+            out[k] = guess
+            continue
+        low = 0
+        high = end
+        while low < high:
+            middle = (low + high) >> 1
+            if stored[middle] < seq:
+                low = middle + 1
+            else:
+                high = middle
+        out[k] = low
+
+
+@njit(cache=True, nogil=True)
+def scatter(codes, which, stored, cells, nulls, delay, out_cells, out_nulls, out_delay):  # type: ignore[no-untyped-def]
+    """For the released rows of input ``which``, copy what the store keeps beside them to their places."""
+    end = stored.size - 1
+    newest = stored[end] if end >= 0 else 0
+    for k in range(codes.size):
+        if codes[k] & 7 != which:
+            continue
+        seq = codes[k] >> 3
+        at = end - (newest - seq)
+        if at < 0 or stored[at] != seq:
+            at = np.searchsorted(stored, seq)
+        for c in range(cells.shape[1]):
+            out_cells[k, c] = cells[at, c]
+        out_nulls[k] = nulls[at]
+        out_delay[k] = delay[at]

@@ -1,0 +1,230 @@
+"""A join bound to its inputs: settings checked against the columns that are really there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+from slackwater.plugins.contract import DisorderStrategy, JoinStrategy, Setting, SheddingStrategy
+from slackwater.plugins.manager import OptionError, manager
+from slackwater.plugins.options import Duration
+from slackwater.transforms.condition import Condition
+from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.expression import ExpressionError
+
+MIN_INPUTS, MAX_INPUTS = 2, 8
+NANOS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+LATE_SCHEMA: Final = pa.schema(
+    [
+        ("input", pa.string()),
+        ("reason", pa.string()),
+        ("ts", pa.int64()),
+        ("arrival", pa.int64()),
+        ("row", pa.string()),
+    ]
+)
+REASONS: Final = ("too_late", "shed", "bad_record", "future_time", "punctuation_violated")
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """Everything an operator needs. Travels to workers by pickle; ``setting`` is derived again there."""
+
+    config: JoinConfig
+    schemas: dict[str, pa.Schema]
+    """Arrow schema of each input, in input order."""
+    time_columns: tuple[str, ...]
+    arrival_columns: tuple[str, ...] | None
+    unit: str
+    """Finest time unit of the inputs: one tick."""
+    windows: tuple[int, ...]
+    disorder: DisorderStrategy
+    join: JoinStrategy
+    shedding: SheddingStrategy
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("condition", "setting", "result_schema")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs."""
+        return tuple(self.schemas)
+
+    @cached_property
+    def condition(self) -> Condition:
+        """The condition, bound to the inputs."""
+        return Condition(self.config.where, self.schemas)
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What the strategies' logic objects are built with."""
+        counts_only = self.config.output == "counts"
+        return Setting(self.inputs, self.windows, self.condition, counts_only, NANOS[self.unit])
+
+    @cached_property
+    def result_schema(self) -> pa.Schema:
+        """Schema of the main output."""
+        ts = pa.field("ts", self.time_type)
+        if self.config.output == "counts":
+            return pa.schema([ts, pa.field("count", pa.int64())])
+        fields = [
+            pa.field(f"{name}_{field.name}", field.type)
+            for name, schema in self.schemas.items()
+            for field in schema
+        ]
+        return pa.schema([*fields, ts])
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Type of a result's ``ts``: int64, or the finest of the inputs' timestamps."""
+        types = [s.field(c).type for s, c in zip(self.schemas.values(), self.time_columns, strict=True)]
+        zones = [t.tz for t in types if pa.types.is_timestamp(t)]
+        if zones or any(pa.types.is_date(t) for t in types):
+            return pa.timestamp(self.unit, zones[0] if zones else None)
+        return pa.int64()
+
+
+def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
+    """Check settings against the inputs; raise ConfigError with the path of the setting at fault."""
+    names = tuple(schemas)
+    if not MIN_INPUTS <= len(names) <= MAX_INPUTS:
+        raise ConfigError(f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs, got {len(names)}", "input")
+    for name, schema in schemas.items():
+        twice = sorted({column for column in schema.names if schema.names.count(column) > 1})
+        if twice:
+            raise ConfigError(f"input {name!r} has several columns called {twice[0]!r}; rename one", "input")
+    time_columns = _columns(config.time, schemas, "time")
+    arrival = None if config.arrival is None else _columns(config.arrival, schemas, "arrival")
+    if arrival is not None:
+        for name, column in zip(names, arrival, strict=True):
+            _check_arrival(name, column, schemas[name])
+    unit = _time_unit(config, schemas, time_columns)
+    plan = JoinPlan(
+        config=config,
+        schemas=dict(schemas),
+        time_columns=time_columns,
+        arrival_columns=arrival,
+        unit=unit,
+        windows=_windows(config, names, unit),
+        disorder=_strategy("disorder", config.disorder),
+        join=_strategy("join", config.join),
+        shedding=_strategy("shedding", config.shedding),
+    )
+    try:
+        condition = plan.condition
+    except ExpressionError as error:
+        raise ConfigError(str(error), "where") from None
+    if config.shards > 1 and condition.shard_columns is None:
+        why = "links no key across all inputs" if condition.connected else "does not connect all inputs"
+        raise ConfigError(
+            f"the condition {why}, so rows cannot be split by key; use shards: 1 or add an equality "
+            "over all inputs",
+            "shards",
+        )
+    columns = [field.name for field in plan.result_schema]
+    clash = next((column for column in columns if columns.count(column) > 1), None)
+    if clash is not None:
+        raise ConfigError(f"two result columns would be called {clash!r}; rename an input or a column", "input")
+    return plan
+
+
+def _columns(
+    given: str | Mapping[str, str], schemas: Mapping[str, pa.Schema], setting: str
+) -> tuple[str, ...]:
+    if not isinstance(given, str):
+        _same_inputs(given, tuple(schemas), setting)
+    columns = tuple(given if isinstance(given, str) else given[name] for name in schemas)
+    for (name, schema), column in zip(schemas.items(), columns, strict=True):
+        if column not in schema.names:
+            raise ConfigError(
+                f"input {name!r} has no column {column!r}; it has {', '.join(schema.names)}", setting
+            )
+    return columns
+
+
+def _same_inputs(given: Mapping[str, Any], names: Sequence[str], setting: str) -> None:
+    for name in names:
+        if name not in given:
+            raise ConfigError(f"says nothing of input {name!r}; add it", setting)
+    for name in given:
+        if name not in names:
+            raise ConfigError(f"names no input; the inputs are {', '.join(names)}", setting, name)
+
+
+def _check_arrival(name: str, column: str, schema: pa.Schema) -> None:
+    type_ = schema.field(column).type
+    if not (pa.types.is_integer(type_) or pa.types.is_timestamp(type_) or pa.types.is_null(type_)):
+        raise ConfigError(f"column {column!r} of input {name!r} must be an integer, got {type_}", "arrival")
+
+
+def _time_unit(config: JoinConfig, schemas: Mapping[str, pa.Schema], columns: Sequence[str]) -> str:
+    """Return the finest unit of the inputs' event times, which must all be integers or all be times."""
+    types = {name: s.field(c).type for (name, s), c in zip(schemas.items(), columns, strict=True)}
+    kinds: dict[str, str] = {}
+    units: list[str] = []
+    for (name, type_), column in zip(types.items(), columns, strict=True):
+        if pa.types.is_null(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_):
+            continue
+        if pa.types.is_integer(type_):
+            kinds.setdefault("integer", name)
+            units.append(config.time_unit)
+        elif pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+            kinds.setdefault("timestamp", name)
+            units.append(type_.unit if pa.types.is_timestamp(type_) else "ms")
+        else:
+            raise ConfigError(
+                f"column {column!r} of input {name!r} must be an integer, a timestamp or a date, got {type_}",
+                "time",
+            )
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"input {kinds['integer']!r} has integer times and input {kinds['timestamp']!r} has timestamps; "
+            "convert one of them with MapToFields",
+            "time",
+        )
+    return min(units, key=lambda u: NANOS[u], default=config.time_unit)
+
+
+def _windows(config: JoinConfig, names: Sequence[str], unit: str) -> tuple[int, ...]:
+    closed = "both"
+    sizes: dict[str, Any]
+    if isinstance(config.window, Duration):
+        sizes = dict.fromkeys(names, config.window)
+    else:
+        sizes = dict(config.window)
+        closed = sizes.pop("closed", "both")
+        if closed not in ("both", "right"):
+            raise ConfigError(f"must be both or right, got {closed!r}", "window", "closed")
+        if set(sizes) == {"size"}:
+            sizes = dict.fromkeys(names, sizes["size"])
+        _same_inputs(sizes, names, "window")
+    ticks = []
+    for name in names:
+        path = ("window",) if isinstance(config.window, Duration) else ("window", name)
+        try:
+            size = Duration.parse(sizes[name])
+        except ValueError as error:
+            raise ConfigError(str(error), *path) from None
+        if size <= 0:
+            raise ConfigError(f"must be longer than 0, got {size}", *path)
+        if size % NANOS[unit]:
+            raise ConfigError(f"must be a whole number of {unit}, the unit of the event times, got {size}", *path)
+        ticks.append(size // NANOS[unit] - (closed == "right"))
+    return tuple(ticks)
+
+
+def _strategy(stage: str, options: Mapping[str, Any]) -> Any:
+    try:
+        return manager().create(stage, options)
+    except OptionError as error:
+        path = (stage,) if error.option is None else (stage, error.option)
+        raise ConfigError(str(error), *path) from None

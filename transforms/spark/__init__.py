@@ -1,0 +1,1 @@
+"""Spark adapter: the operator as a stateful step of Structured Streaming."""
