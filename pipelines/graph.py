@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.expression import Expr
-
-ARRIVAL: Final = "__arrival"
-"""Hidden int64 column that sources add where no arrival column is named: file number << 40 | row in file."""
-
+from slackwater.transforms.plan import ARRIVAL as ARRIVAL
 
 @dataclass(frozen=True)
 class Location:

@@ -99,7 +99,8 @@ class StrategyManager:
         try:
             return strategy.model_validate(given)
         except ValidationError as error:
-            first = error.errors()[0]
+            faults = error.errors()
+            first = next((f for f in faults if f["type"] == "extra_forbidden"), faults[0])
             option = str(first["loc"][0]) if first["loc"] else None
             raise OptionError(_option_fault(strategy, option, first), option) from None
 
@@ -117,7 +118,9 @@ class StrategyManager:
         for stage, strategy in found:
             other = self._strategies.get((stage, strategy.name))
             if other is not None and other.plugin != plugin:
-                raise PluginError(f"{stage} strategy {strategy.name!r} is already provided by {other.distribution}")
+                raise PluginError(
+                    f"{stage} strategy {strategy.name!r} is already provided by {other.distribution}"
+                )
         for stage, strategy in found:
             self._strategies[stage, strategy.name] = Provided(strategy, source, plugin)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slackwater.plugins.contract import Int8s, Int64s, Released, Snapshot
+from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Snapshot
 
 _MAX_SLACKS = 4096
 
@@ -20,8 +20,8 @@ class Accounting:
         m = len(inputs)
         self.received = np.zeros(m, np.int64)
         self.in_order = np.zeros(m, np.int64)
-        self.productivity = np.zeros(m, np.int64)
-        """Results completed by tuples of each input."""
+        self.missed = np.zeros(m)
+        """Rows of each input that came too late, each as the share of its partners that had gone by."""
         self.late: Counter[tuple[int, str]] = Counter()
         self.results = 0
         self.slack: Counter[int] = Counter()
@@ -40,14 +40,30 @@ class Accounting:
         if n:
             self.late[which, reason] += n
 
-    def join(self, released: Released, join_size: Int64s) -> None:
-        """Count tuples that reached the join, and what they gave."""
+    def refuse(self, which: int, reason: str, n: int) -> None:
+        """Count rows that never reach the join; those with a time are missed altogether."""
+        self.reject(which, reason, n)
+        if reason != "bad_record":
+            self.missed[which] += n
+
+    def join(self, inputs: Int8s, late: Bools, gone: Float64s, join_size: Int64s) -> None:
+        """Count tuples that reached the join, and what they gave.
+
+        Args:
+            inputs: input of each tuple.
+            late: whether it came too late.
+            gone: for the late ones, the share of their partners that had been joined before.
+            join_size: results it completed.
+        """
         m = len(self.inputs)
-        self.in_order += np.bincount(released.input[~released.late], minlength=m)
-        for i, n in enumerate(np.bincount(released.input[released.late], minlength=m)):
-            self.reject(i, "too_late", int(n))
-        for i in range(m):
-            self.productivity[i] += join_size[released.input == i].sum()
+        total = np.bincount(inputs, minlength=m)
+        if late.any():
+            too_late = np.bincount(inputs[late], minlength=m)
+            total = total - too_late
+            self.missed += np.bincount(inputs[late], weights=gone, minlength=m)
+            for i, n in enumerate(too_late):
+                self.reject(i, "too_late", int(n))
+        self.in_order += total
         self.results += int(join_size.sum())
 
     def hold(self, slack: Int64s) -> None:
@@ -69,7 +85,7 @@ class Accounting:
         """Add the account of another shard; their states are held at the same time."""
         self.received += other.received
         self.in_order += other.in_order
-        self.productivity += other.productivity
+        self.missed += other.missed
         self.late += other.late
         self.slack += other.slack
         self.results += other.results
@@ -80,15 +96,12 @@ class Accounting:
     def recall_estimate(self) -> float | None:
         """Produced results over produced and missed ones, or None if there is nothing to go by.
 
-        Each row that came too late is taken to have been as productive as the average row of its input that
-        came in time.
+        A row that came too late is taken to belong to as many results as the average row of its input that
+        came in time, less the share that it can still complete from its window.
         """
-        missed = 0.0
-        for (i, reason), n in self.late.items():
-            if reason != "bad_record" and self.in_order[i]:
-                missed += n * self.productivity[i] / self.in_order[i]
         if not self.results:
-            return None if missed or self.late else 1.0
+            return None if self.late else 1.0
+        missed = sum(self.missed[i] * self.results / n for i, n in enumerate(self.in_order) if n)
         return float(self.results / (self.results + missed))
 
     def summary(self, nanos_per_tick: int) -> dict[str, Any]:
@@ -123,7 +136,7 @@ class Accounting:
         return {
             "received": self.received.copy(),
             "in_order": self.in_order.copy(),
-            "productivity": self.productivity.copy(),
+            "missed": self.missed.copy(),
             "late": [[i, reason, n] for (i, reason), n in self.late.items()],
             "slack": [[k, n] for k, n in self.slack.items()],
             "results": self.results,
@@ -133,7 +146,7 @@ class Accounting:
     def _restore(self, snapshot: Snapshot) -> None:
         self.received[:] = snapshot["received"]
         self.in_order[:] = snapshot["in_order"]
-        self.productivity[:] = snapshot["productivity"]
+        self.missed[:] = snapshot["missed"]
         self.late = Counter({(i, reason): n for i, reason, n in snapshot["late"]})
         self.slack = Counter({k: n for k, n in snapshot["slack"]})
         self.results = snapshot["results"]

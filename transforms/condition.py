@@ -142,12 +142,12 @@ class Condition:
         program = self._program
         if len(program):
             passed = np.empty(n, np.bool_)
-            slots = np.arange(len(self.inputs), dtype=np.int64)[:, None] * n + np.arange(n)
+            rows = np.arange(len(self.inputs), dtype=np.int64)[:, None] * n + np.arange(n)
+            bits = np.concatenate(nulls).astype(np.int64)
+            records = np.column_stack([bits, np.concatenate(cells)])
             ints = np.empty((registers(program), machine.BLOCK), np.int64)
-            machine.select(
-                program, 0, len(program), np.concatenate(cells), np.concatenate(nulls), slots, n,
-                ints, ints.view(np.float64), np.empty(ints.shape, np.uint8), passed,
-            )  # fmt: skip
+            null = np.empty_like(ints)
+            machine.select(program, records, rows, ints, null, passed)
             out &= passed
         return out
 

@@ -31,6 +31,18 @@ def valid_mask(array: pa.Array) -> Bools:
     return np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), np.bool_)
 
 
+def time_unit(condition: Condition, schemas: Sequence[pa.Schema]) -> str:
+    """Return the finest unit of the times that a condition compares: the unit of all of them in cells."""
+    times = [
+        schema.field(cell.column).type
+        for cells, schema in zip(condition.columns, schemas, strict=True)
+        for cell in cells
+        if cell.kind == "time"
+    ]
+    units = [getattr(type_, "unit", "ms" if pa.types.is_date64(type_) else "s") for type_ in times]
+    return max(units, key=_TIME_UNITS.index, default="ms")
+
+
 class CellEncoder:
     """Encodes batches of every input; equal values of a key class become equal words.
 
@@ -41,14 +53,7 @@ class CellEncoder:
     def __init__(self, condition: Condition, schemas: Sequence[pa.Schema], snapshot: Snapshot | None = None) -> None:
         self._layout = condition.columns
         self._width = condition.width
-        times = [
-            schema.field(cell.column).type
-            for cells, schema in zip(self._layout, schemas, strict=True)
-            for cell in cells
-            if cell.kind == "time"
-        ]
-        units = [getattr(type_, "unit", "ms" if pa.types.is_date64(type_) else "s") for type_ in times]
-        self._time_unit = max(units, key=_TIME_UNITS.index, default="ms")
+        self._time_unit = time_unit(condition, schemas)
         self.dictionary = TextDictionary(condition.texts, snapshot)
 
     def encode(self, which: int, batch: pa.RecordBatch) -> tuple[Int64s, UInt64s]:
@@ -92,8 +97,8 @@ def time_words(column: pa.Array, unit: str) -> Int64s:
         column = column.cast(pa.timestamp(unit, column.type.tz))
     elif pa.types.is_duration(column.type):
         column = column.cast(pa.duration(unit))
-    elif pa.types.is_time(column.type) and pa.types.is_time32(column.type) and unit in ("us", "ns"):
-        column = column.cast(pa.time64(unit))
+    elif pa.types.is_time(column.type):
+        column = column.cast(pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit))
     return int64s(column.cast(pa.int64(), safe=False))
 
 

@@ -74,13 +74,13 @@ SUPPORTED: Final = (
 
 def parse(text: str) -> Expr:
     """Return the tree of ``text``; raise ExpressionError naming what is not understood."""
+    if not text.strip():
+        raise ExpressionError("the expression is empty; write a condition such as a.id = b.id")
     try:
         tree = sqlglot.parse_one(text)
     except sqlglot.errors.SqlglotError as error:
         detail = str(error).split("\n", 1)[0].rstrip(".")
         raise ExpressionError(f"cannot read {text!r}: {detail}") from None
-    if tree is None:
-        raise ExpressionError("the expression is empty; write a condition such as a.id = b.id")
     return _convert(tree)
 
 
@@ -123,7 +123,7 @@ def _convert(node: exp.Expression) -> Expr:
     if kind in _VARIADIC:
         args = (_convert(node.this), *(_convert(item) for item in node.expressions))
         return Op(_VARIADIC[kind], args)
-    if isinstance(node, exp.Between):
+    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
         value = _convert(node.this)
         low, high = _convert(node.args["low"]), _convert(node.args["high"])
         return Op("and", (Op("<=", (low, value)), Op("<=", (value, high))))

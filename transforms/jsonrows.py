@@ -32,7 +32,9 @@ def _values(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     if pa.types.is_floating(type_):
         column = column.cast(pa.float64())
-        return pc.if_else(pc.is_finite(column), column, None).cast(pa.string())
+        text = pc.if_else(pc.is_finite(column), column, None).cast(pa.string())
+        whole = pc.match_substring_regex(text, r"^-?\d+$")
+        return pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
     if pa.types.is_null(type_):
         return pa.nulls(len(column), pa.string())
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):

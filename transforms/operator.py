@@ -6,13 +6,14 @@ are cut changes no result.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import NEVER, Arrivals, Feedback, Int8s, Int64s, Released, Snapshot, Tuples
+from slackwater.plugins.contract import NEVER, Arrivals, Feedback, Float64s, Int8s, Int64s, Matches, Released, Snapshot, Tuples
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.jsonrows import rows_to_json
@@ -23,6 +24,7 @@ from slackwater.transforms.reorder import Emitted, ReorderBuffer
 from slackwater.transforms.rowstore import RowStore
 from slackwater.transforms.times import event_times
 
+_RESULTS_AT_ONCE = 1 << 17
 _YEAR_NANOS = 365 * 86_400 * 10**9
 _REASON_OF = {kernel.TOO_OLD: "too_late", kernel.IN_FUTURE: "future_time"}
 
@@ -58,11 +60,14 @@ class Operator:
         self._stores = [RowStore(schema, plan.condition.width) for schema in plan.schemas.values()]
         self.accounting = Accounting(plan.inputs, state.get("accounting"))
         self.warnings: list[str] = []
+        self.seconds = {"kernel": 0.0, "materialise": 0.0}
+        """Time spent buffering and joining, and making result rows of what was found."""
         self._progress = np.array(state.get("progress", np.full(m, NEVER)), np.int64)
         self._jumped = np.array(state.get("jumped", np.full(m, NEVER)), np.int64)
         self._next_seq = np.array(state.get("next_seq", np.zeros(m)), np.int64)
         self._arrivals = int(state.get("arrivals", 0))
         self._released = int(state.get("released", 0))
+        self._on_t = int(state.get("on_t", NEVER))
         self._next_adapt: int | None = state.get("next_adapt")
         self._pending_count: list[int] = list(state.get("pending_count", []))
         self._feedback: list[tuple[Any, ...]] = []
@@ -97,7 +102,7 @@ class Operator:
         verdict[good], progress[good], frontier[good] = tracked
         accepted = known & (verdict == kernel.KEEP)
         if not accepted.all():
-            self._reject(out, chunk, of_input, ts, known, verdict)
+            self._reject(out, chunk, of_input, ts, seq, known, verdict)
         delay = progress - ts
         for i, (batch, at) in enumerate(zip(batches, of_input, strict=True)):
             if at.size:
@@ -115,7 +120,10 @@ class Operator:
             cut = Arrivals(*(array[part] for array in arrivals))
             bounds = np.asarray(self._disorder.bounds(cut), np.int64)
             self.accounting.hold(cut.progress - bounds)
-            self._process(out, self._buffer.push(cut.input, cut.ts, codes[part], bounds))
+            started = time.perf_counter()
+            emitted = self._buffer.push(cut.input, cut.ts, codes[part], bounds)
+            self.seconds["kernel"] += time.perf_counter() - started
+            self._process(out, emitted)
         self._arrivals += n
         self.accounting.state(len(self._buffer) + self._join.live(), self.nbytes)
         self._compact()
@@ -152,6 +160,7 @@ class Operator:
             "next_seq": self._next_seq.copy(),
             "arrivals": self._arrivals,
             "released": self._released,
+            "on_t": self._on_t,
             "next_adapt": self._next_adapt,
             "pending_count": self._pending_count,
             "feedback": list(self._gathered_feedback()) if self._feedback else None,
@@ -180,7 +189,10 @@ class Operator:
                 self._next_adapt += -(-(now + 1 - self._next_adapt) // interval) * interval
 
     def _process(self, out: Outputs, emitted: Emitted) -> None:
-        """Join what the reorder buffer emitted, in runs that the memory limit allows."""
+        """Join what the reorder buffer emitted, in runs that the memory limit allows.
+
+        Shedding comes at multiples of a run, counted over all chunks, so that chunks do not show.
+        """
         memory = self._shedding.memory
         if memory is None:
             self._run(out, emitted)
@@ -189,7 +201,8 @@ class Operator:
         start = 0
         while start < emitted.ts.size:
             stop = min(start + run - self._released % run, emitted.ts.size)
-            self._shed(out, max(0, memory - run), int(emitted.ts[start]))
+            if self._released % run == 0:
+                self._shed(out, max(0, memory - run), max(self._on_t, int(emitted.ts[start])))
             self._run(out, Emitted(*(array[start:stop] for array in emitted)))
             start = stop
 
@@ -209,25 +222,52 @@ class Operator:
         released = Released(inputs, seq, emitted.ts, emitted.late, cells, nulls)
         if emitted.late.any():
             self._report_late(out, released)
+        found: list[Matches] = []
+        started = time.perf_counter()
         for matches in self._join.step(released):
-            part = slice(matches.start, matches.stop)
-            self.accounting.join(Released(*(array[part] for array in released)), matches.join_size)
-            if self._disorder.interval is not None:
-                self._feedback.append(
-                    (inputs[part], emitted.ts[part], delay[part], emitted.late[part], matches.join_size, matches.cross_size)
-                )
-            if self._plan.config.output == "counts":
-                self._count(out, emitted.ts[part], matches.join_size)
-            elif matches.rows.size:
-                columns = [
-                    column
-                    for i, store in enumerate(self._stores)
-                    for column in store.take(matches.rows[:, i])
-                ]
-                ts = pa.array(emitted.ts[matches.probe]).cast(self._plan.time_type)
-                out.results.append(
-                    pa.RecordBatch.from_arrays([*columns, ts], schema=self._plan.result_schema)
-                )
+            self._account(released, delay, matches)
+            found.append(matches)
+            if sum(len(m.rows) for m in found) >= _RESULTS_AT_ONCE:
+                started = self._deliver(out, released, found, started)
+        self._deliver(out, released, found, started)
+
+    def _account(self, released: Released, delay: Int64s, matches: Matches) -> None:
+        part = slice(matches.start, matches.stop)
+        seen = (released.input[part], released.ts[part], delay[part], released.late[part])
+        self.accounting.join(seen[0], seen[3], self._gone(released, part), matches.join_size)
+        self.accounting.state(len(self._buffer) + self._join.live(), 0)
+        if self._disorder.interval is not None:
+            self._feedback.append((*seen, matches.join_size, matches.cross_size))
+
+    def _gone(self, released: Released, part: slice) -> Float64s:
+        """For the late tuples of a run, the share of their partners' time span that the join has passed."""
+        late = released.late[part]
+        newest = np.maximum(np.maximum.accumulate(released.ts[part]), self._on_t)
+        self._on_t = int(newest[-1])
+        own = np.asarray(self._plan.windows, np.float64)
+        others = (own.sum() - own) / (len(own) - 1)
+        which = released.input[part][late]
+        lateness = newest[late] - released.ts[part][late]
+        share = (others[which] + lateness) / np.maximum(own[which] + others[which], 1.0)
+        return np.asarray(np.minimum(1.0, share), np.float64)
+
+    def _deliver(self, out: Outputs, released: Released, found: list[Matches], started: float) -> float:
+        """Turn what was found into output rows; ``started`` is when the search for it began."""
+        joined = time.perf_counter()
+        if self._plan.config.output == "counts":
+            for matches in found:
+                self._count(out, released.ts[matches.start : matches.stop], matches.join_size)
+        elif any(len(matches.rows) for matches in found):
+            rows = np.concatenate([matches.rows for matches in found])
+            probe = np.concatenate([matches.probe for matches in found])
+            columns = [column for i, store in enumerate(self._stores) for column in store.take(rows[:, i])]
+            ts = pa.array(released.ts[probe]).cast(self._plan.time_type)
+            out.results.append(pa.RecordBatch.from_arrays([*columns, ts], schema=self._plan.result_schema))
+        found.clear()
+        done = time.perf_counter()
+        self.seconds["kernel"] += joined - started
+        self.seconds["materialise"] += done - joined
+        return done
 
     def _count(self, out: Outputs, ts: Int64s, sizes: Int64s) -> None:
         """Add up counts per timestamp; the newest one stays open, more results may come for it."""
@@ -249,30 +289,36 @@ class Operator:
         return pa.RecordBatch.from_arrays(columns, schema=self._plan.result_schema)
 
     def _shed(self, out: Outputs, room: int, now: int) -> None:
-        """Evict the tuples with the lowest scores until no more than ``room`` are left."""
-        excess = self._join.live() - room
-        if excess <= 0:
+        """Evict the tuples with the lowest scores until no more than ``room`` are left.
+
+        Tuples that the windows will drop at ``now`` go first; they have expired and are not shed.
+        """
+        if self._join.live() <= room:
             return
         held = self._join.held()
         lifetime = held.ts + np.asarray(self._plan.windows, np.int64)[held.input] - now
-        scores = self._shedding.scores(Tuples(held.input, held.ts, lifetime, held.cells, held.nulls))
-        if self._shedding.decays:
-            scores = scores * np.maximum(lifetime, 0)
-        order = np.lexsort((held.seq, held.input, held.ts, scores))
+        expired = lifetime < 0
+        alive = np.flatnonzero(~expired)
         victims = np.zeros(len(held.ts), np.bool_)
-        victims[order[:excess]] = True
+        if alive.size > room:
+            tuples = Tuples(*(a[alive] for a in (held.input, held.ts, lifetime, held.cells, held.nulls)))
+            scores = self._shedding.scores(tuples)
+            if self._shedding.decays:
+                scores = scores * tuples.lifetime
+            order = np.lexsort((held.seq[alive], tuples.input, tuples.ts, scores))
+            victims[alive[order[: alive.size - room]]] = True
         for i, store in enumerate(self._stores):
             seqs = np.sort(held.seq[victims & (held.input == i)])
             at = store.locate(seqs)
             fresh = ~store.reported[at]
             store.reported[at] = True
-            seqs, ts = seqs[fresh], None
+            seqs = seqs[fresh]
             if seqs.size:
                 self.accounting.reject(i, "shed", seqs.size)
                 batch = store.batch(seqs)
                 ts = event_times(batch.column(self._plan.time_columns[i]), self._plan.unit)[0]
                 out.late.append(self._late_batch(i, "shed", ts, self._arrival_of(i, batch, seqs), batch))
-        self._join.evict(victims)
+        self._join.evict(victims | expired)
 
     def _report_late(self, out: Outputs, released: Released) -> None:
         for i, store in enumerate(self._stores):
@@ -291,19 +337,27 @@ class Operator:
         return batch.column(self._plan.arrival_columns[which]).cast(pa.int64(), safe=False)
 
     def _reject(
-        self, out: Outputs, chunk: Chunk, of_input: list[Int64s], ts: Int64s, known: Any, verdict: Any
+        self,
+        out: Outputs,
+        chunk: Chunk,
+        of_input: list[Int64s],
+        ts: Int64s,
+        seq: Int64s,
+        known: Any,
+        verdict: Any,
     ) -> None:
         """Send rows without a time, and rows that the guard refuses, to the late output."""
+        arrival = seq if self._plan.arrival_columns is None else chunk.arrival
         for i, (batch, at) in enumerate(zip(chunk.batches, of_input, strict=True)):
             faults = [("bad_record", ~known[at])]
             faults += [(reason, known[at] & (verdict[at] == code)) for code, reason in _REASON_OF.items()]
             for reason, mask in faults:
                 n = int(np.count_nonzero(mask))
                 if n:
-                    self.accounting.reject(i, reason, n)
+                    self.accounting.refuse(i, reason, n)
                     rows = batch.filter(pa.array(mask))
                     times = None if reason == "bad_record" else ts[at[mask]]
-                    out.late.append(self._late_batch(i, reason, times, chunk.arrival[at[mask]], rows))
+                    out.late.append(self._late_batch(i, reason, times, arrival[at[mask]], rows))
 
     def _late_batch(self, which: int, reason: str, ts: Any, arrival: Any, batch: pa.RecordBatch) -> pa.RecordBatch:
         n = batch.num_rows

@@ -20,6 +20,9 @@ from slackwater.transforms.expression import ExpressionError
 MIN_INPUTS, MAX_INPUTS = 2, 8
 NANOS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
+ARRIVAL: Final = "__arrival"
+"""Hidden int64 column that sources add where no arrival column is named: file number << 40 | row in file."""
+
 LATE_SCHEMA: Final = pa.schema(
     [
         ("input", pa.string()),

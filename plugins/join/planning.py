@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from slackwater.plugins.contract import Setting
-from slackwater.transforms.kernels.windows import ProbePlan
+from slackwater.transforms.kernels import windows as kernel
 
 
 class Step(NamedTuple):
@@ -73,53 +74,37 @@ def multiply_from(steps: list[Step]) -> int:
     return start
 
 
-def probe_plan(setting: Setting) -> ProbePlan:
-    """Return the plan of a join as arrays."""
+def probe_plan(setting: Setting) -> kernel.ProbePlan:
+    """Return the plan of a join as tables for the kernel."""
     condition = setting.condition
     m = len(setting.inputs)
     plans = [steps_of(setting, i) for i in range(m)]
-    indexes: list[list[tuple[int, ...]]] = [[] for _ in range(m)]
-    for steps in plans:
-        for step in steps:
-            if step.classes not in indexes[step.input]:
-                indexes[step.input].append(step.classes)
-    n_indexes = max(1, *(len(index) for index in indexes))
+    used: list[list[tuple[int, ...]]] = [[] for _ in range(m)]
+    for step in (step for steps in plans for step in steps):
+        if step.classes not in used[step.input]:
+            used[step.input].append(step.classes)
     n_keys = max(1, len(condition.classes))
-    program: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = [np.empty((0, 4), np.int64)]
-    plan = ProbePlan(
-        windows=np.array(setting.windows, np.int64),
-        step_input=np.zeros((m, m - 1), np.int64),
-        step_index=np.zeros((m, m - 1), np.int64),
-        step_source=np.zeros((m, m - 1, n_keys, 2), np.int64),
-        step_keys=np.zeros((m, m - 1), np.int64),
-        step_predicates=np.zeros((m, m - 1, 2), np.int64),
-        own_predicates=np.zeros((m, 2), np.int64),
-        multiply_from=np.full(m, m, np.int64),
-        index_count=np.array([len(index) for index in indexes], np.int64),
-        index_keys=np.zeros((m, n_indexes), np.int64),
-        index_columns=np.zeros((m, n_indexes, n_keys), np.int64),
-        program=None,
-    )
+    inputs = np.zeros((m, 5), np.int64)
+    steps = np.zeros((m, m - 1, kernel.SOURCES + 2 * n_keys), np.int64)
+    indexes = np.zeros((m, max(1, *map(len, used)), kernel.COLUMNS + n_keys), np.int64)
+    program = [np.empty((0, 4), np.int64)]
 
-    def add(numbers: list[int]) -> tuple[int, int]:
+    def add(numbers: Iterable[int]) -> tuple[int, int]:
         first = sum(map(len, program))
-        code = condition.assemble([condition.predicates[p] for p in numbers])
-        program.append(code)
-        return first, first + len(code)
+        program.append(condition.assemble([condition.predicates[p] for p in numbers]))
+        return first, first + len(program[-1])
 
-    for i, steps in enumerate(plans):
-        plan.own_predicates[i] = add([p for p, pr in enumerate(condition.predicates) if pr.inputs == {i}])
-        if setting.counts_only:
-            plan.multiply_from[i] = multiply_from(steps)
-        for d, step in enumerate(steps):
-            plan.step_input[i, d] = step.input
-            plan.step_index[i, d] = indexes[step.input].index(step.classes)
-            plan.step_keys[i, d] = len(step.classes)
-            plan.step_predicates[i, d] = add(list(step.predicates))
-            for k, (c, source) in enumerate(zip(step.classes, step.sources, strict=True)):
-                plan.step_source[i, d, k] = source, condition.classes[c][source]
-    for i, index in enumerate(indexes):
-        for x, used in enumerate(index):
-            plan.index_keys[i, x] = len(used)
-            plan.index_columns[i, x, : len(used)] = [condition.classes[c][i] for c in used]
-    return plan._replace(program=np.concatenate(program))
+    for i, plan in enumerate(plans):
+        own = add(p for p, predicate in enumerate(condition.predicates) if predicate.inputs == {i})
+        start = multiply_from(plan) if setting.counts_only else m
+        inputs[i] = (setting.windows[i], len(used[i]), *own, start)
+        for d, step in enumerate(plan):
+            sources = [x for c, s in zip(step.classes, step.sources, strict=True) for x in (s, condition.classes[c][s])]
+            index = used[step.input].index(step.classes)
+            steps[i, d, : kernel.SOURCES] = (step.input, index, len(step.classes), *add(step.predicates))
+            steps[i, d, kernel.SOURCES : kernel.SOURCES + len(sources)] = sources
+        for x, classes in enumerate(used[i]):
+            columns = [condition.classes[c][i] for c in classes]
+            indexes[i, x, : kernel.COLUMNS + len(columns)] = (len(columns), *columns)
+    first_cell = kernel.LINKS + 3 * indexes.shape[1]
+    return kernel.ProbePlan(inputs, steps, indexes, np.concatenate(program), first_cell)

@@ -1,1 +1,23 @@
-"""Beam adapter: PTransforms over the operator."""
+"""Apache Beam adapters: PTransforms with stateful DoFns and timers.
+
+    import apache_beam as beam
+    from slackwater.transforms.beam import SlidingWindowJoin
+
+    with beam.Pipeline() as p:
+        orders = p | "Orders" >> beam.Create([beam.Row(id=1, ts=1000)])
+        clicks = p | "Clicks" >> beam.Create([beam.Row(order_id=1, ts=1500)])
+        joined = {"orders": orders, "clicks": clicks} | SlidingWindowJoin(
+            time="ts", window="5s", where="orders.id = clicks.order_id")
+        joined.main | "Show" >> beam.Map(print)
+        joined.late | "Show late" >> beam.Map(print)
+
+In Beam YAML, with ``SlidingWindowJoin: slackwater.transforms.beam.SlidingWindowJoin`` under the transforms of
+a provider of type python, a transform called ``joined`` is read as ``joined``, ``joined.late`` and so on.
+"""
+
+from slackwater.transforms.beam.arrow import ArrowBatchCoder
+from slackwater.transforms.beam.join import ArrowJoin
+from slackwater.transforms.beam.outputs import JoinOutputs
+from slackwater.transforms.beam.sliding_window_join import SlidingWindowJoin
+
+__all__ = ["ArrowBatchCoder", "ArrowJoin", "JoinOutputs", "SlidingWindowJoin"]

@@ -4,7 +4,8 @@ A condition is a *program*: one row ``[op, target, a, b]`` per instruction, a co
 instruction works on a block of up to BLOCK candidates, so the cost of dispatch is shared by the block and
 the inner loops are the compiler's to vectorise. Nothing is compiled per condition, and no text of a template
 is ever executed. Every register has a null flag per candidate; logic is three-valued as in SQL.
-Division by zero, modulo zero and the root of a negative number give null.
+Division by zero, modulo zero and the root of a negative number give null. NaN equals itself and is larger
+than every number, as in key equalities.
 """
 
 import numpy as np
@@ -49,22 +50,23 @@ from slackwater.transforms.opcodes import (
 BLOCK = 256
 
 @njit(cache=True, nogil=True)
-def run(program, first, last, cells, nulls, slots, n, ints, floats, null):  # type: ignore[no-untyped-def]
+def run(program, first, last, records, first_cell, rows, n, ints, null):  # type: ignore[no-untyped-def]
     """Run instructions ``first`` to ``last`` on ``n`` candidates; the verdict is left in register 0.
 
-    Candidate k has the row ``slots[i, k]`` of each input i. ``floats`` is ``ints`` seen as float64.
+    Candidate k has the record ``rows[i, k]`` of each input i: null bits in column 0, cells from ``first_cell``
+    on. Registers are int64; a float is kept as its bits.
     """
+    floats = ints.view(np.float64)
     for pc in range(first, last):
         op = program[pc, 0]
         t = program[pc, 1]
         a = program[pc, 2]
         b = program[pc, 3]
         if op == LOAD:
-            bit = np.uint64(b)
             for k in range(n):
-                s = slots[a, k]
-                ints[t, k] = cells[s, b]
-                null[t, k] = (nulls[s] >> bit) & np.uint64(1)
+                row = rows[a, k]
+                ints[t, k] = records[row, first_cell + b]
+                null[t, k] = (records[row, 0] >> b) & 1
         elif op == CONST:
             for k in range(n):
                 ints[t, k] = b
@@ -161,7 +163,8 @@ def _float_op(op, t, a, b, n, ints, floats, null):  # type: ignore[no-untyped-de
                 x = y
             elif null[b, k]:
                 y = x
-            floats[t, k] = min(x, y) if op == MIN_F else max(x, y)
+            smaller = x <= y or y != y
+            floats[t, k] = x if smaller == (op == MIN_F) else y
             null[t, k] = null[a, k] & null[b, k]
         return
     if op == DIV_F or op == MOD_F:
@@ -188,16 +191,24 @@ def _float_op(op, t, a, b, n, ints, floats, null):  # type: ignore[no-untyped-de
             floats[t, k] = floats[a, k] * floats[b, k]
     elif op == LT_F:
         for k in range(n):
-            ints[t, k] = floats[a, k] < floats[b, k]
+            x = floats[a, k]
+            y = floats[b, k]
+            ints[t, k] = (x < y) | ((y != y) & (x == x))
     elif op == LE_F:
         for k in range(n):
-            ints[t, k] = floats[a, k] <= floats[b, k]
+            x = floats[a, k]
+            y = floats[b, k]
+            ints[t, k] = (x <= y) | (y != y)
     elif op == EQ_F:
         for k in range(n):
-            ints[t, k] = floats[a, k] == floats[b, k]
+            x = floats[a, k]
+            y = floats[b, k]
+            ints[t, k] = (x == y) | ((x != x) & (y != y))
     else:
         for k in range(n):
-            ints[t, k] = floats[a, k] != floats[b, k]
+            x = floats[a, k]
+            y = floats[b, k]
+            ints[t, k] = (x != y) & ((x == x) | (y == y))
 
 
 @njit(cache=True, nogil=True)
@@ -227,11 +238,12 @@ def _logic_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def select(program, first, last, cells, nulls, slots, n, ints, floats, null, out):  # type: ignore[no-untyped-def]
-    """Write to ``out`` whether each of ``n`` aligned candidates passes; ``slots`` is ``[inputs, n]``."""
+def select(program, records, rows, ints, null, out):  # type: ignore[no-untyped-def]
+    """Write to ``out`` whether each aligned candidate passes the whole program; cells start in column 1."""
     block = ints.shape[1]
+    n = out.size
     for start in range(0, n, block):
         size = min(block, n - start)
-        run(program, first, last, cells, nulls, slots[:, start : start + size], size, ints, floats, null)
+        run(program, 0, len(program), records, 1, rows[:, start : start + size], size, ints, null)
         for k in range(size):
             out[start + k] = ints[0, k] != 0 and null[0, k] == 0

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from slackwater.transforms.kernels.borrow import borrowed
 from slackwater.transforms.kernels.heap import pop, push
 
 MAX_INPUTS = 8
@@ -78,16 +79,17 @@ def release(inputs, ts, codes, bounds, state, out_code, out_ts, out_late):  # ty
     """
     m = state.slack_n.size
     emitted = 0
-    sync_ts = state.sync_ts
-    sync_code = state.sync_code
+    sync_ts, sync_code = borrowed(state.sync_ts), borrowed(state.sync_code)
+    slack_ts, slack_code = borrowed(state.slack_ts), borrowed(state.slack_code)
+    released = borrowed(state.released)
     n_sync = state.sync_n[0]
     t_sync = state.clock[0]
     on_t = state.clock[1]
     for k in range(ts.size):
         i = inputs[k]
         bound = bounds[k]
-        heap_ts = state.slack_ts[i]
-        heap_code = state.slack_code[i]
+        heap_ts = slack_ts[i]
+        heap_code = slack_code[i]
         n = state.slack_n[i]
         e_ts = ts[k]
         e_code = codes[k]
@@ -112,12 +114,12 @@ def release(inputs, ts, codes, bounds, state, out_code, out_ts, out_late):  # ty
                 continue
             push(sync_ts, sync_code, n_sync, e_ts, e_code)
             n_sync += 1
-            if e_ts <= state.released[i]:
+            if e_ts <= released[i]:
                 continue
-            state.released[i] = e_ts
+            released[i] = e_ts
             slowest = e_ts
             for j in range(m):
-                slowest = min(slowest, state.released[j])
+                slowest = min(slowest, released[j])
             if slowest > t_sync:
                 t_sync = slowest
                 while n_sync > 0 and sync_ts[0] <= t_sync:

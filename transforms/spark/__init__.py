@@ -1,1 +1,30 @@
-"""Spark adapter: the operator as a stateful step of Structured Streaming."""
+"""Sliding window joins for any PySpark program, streaming or batch.
+
+    from slackwater.transforms.spark import sliding_window_join
+
+    joined = sliding_window_join(
+        {"orders": orders, "clicks": clicks},
+        time="ts", window="5s", where="orders.id = clicks.order_id", shards=8,
+    )
+    joined.results.writeStream.format("parquet").option(...).start()
+
+The settings are those of a template's ``SlidingWindowJoin``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slackwater.transforms.spark.join import JoinOutputs, sliding_window_join
+
+__all__ = ["JoinOutputs", "sliding_window_join"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: processes that only plan a query for Spark load little of this package."""
+    if name in __all__:
+        from slackwater.transforms.spark import join
+
+        return getattr(join, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,84 @@
+"""A pipeline bound to its sources: the columns at every point, and a plan for every join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from slackwater.pipelines.expressions import applied_schema
+from slackwater.pipelines.graph import ARRIVAL, Create, Filter, MapToFields, Node, Pipeline, Port, Read, Write
+from slackwater.pipelines.template import TemplateError, node_error
+from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.errors import ConfigError, SlackwaterError
+from slackwater.transforms.plan import LATE_SCHEMA, JoinPlan, bind
+
+JSON_SCHEMA: Final = pa.schema([("json", pa.string())])
+"""Columns of a join's punctuations and metrics."""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """What is known of a pipeline once its sources have been looked at."""
+
+    pipeline: Pipeline
+    schemas: dict[Port, pa.Schema]
+    """Columns of every output, without the hidden arrival column."""
+    plans: dict[str, JoinPlan]
+    """The plan of every join, by the node's name."""
+
+    def input_schema(self, node: Node, label: str = "input") -> pa.Schema:
+        """Columns of what a node reads."""
+        return self.schemas[node.inputs[label]]
+
+
+def assemble(pipeline: Pipeline, schema_of_source: Callable[[Node], pa.Schema]) -> Assembly:
+    """Work out the columns of every output and bind every join.
+
+    Args:
+        pipeline: what ``read_template`` returned.
+        schema_of_source: the columns of a Read or Create node; may raise SlackwaterError.
+
+    Raises:
+        TemplateError: A source cannot be read, or a setting does not fit the columns that are there.
+    """
+    schemas: dict[Port, pa.Schema] = {}
+    plans: dict[str, JoinPlan] = {}
+    for node in pipeline.nodes:
+        inputs = {label: schemas[port] for label, port in node.inputs.items()}
+        try:
+            _add(node, inputs, schema_of_source, schemas, plans)
+        except ConfigError as error:
+            raise node_error(node, error) from None
+        except TemplateError:
+            raise
+        except SlackwaterError as error:
+            path = ("path",) if isinstance(node.config, Read) else ()
+            raise node_error(node, ConfigError(str(error), *path)) from None
+    return Assembly(pipeline, schemas, plans)
+
+
+def _add(
+    node: Node,
+    inputs: dict[str, pa.Schema],
+    schema_of_source: Callable[[Node], pa.Schema],
+    schemas: dict[Port, pa.Schema],
+    plans: dict[str, JoinPlan],
+) -> None:
+    main = Port(node.name)
+    match node.config:
+        case Read() | Create():
+            schema = schema_of_source(node)
+            schemas[main] = pa.schema([field for field in schema if field.name != ARRIVAL])
+        case Filter() | MapToFields() as config:
+            schemas[main] = applied_schema(config, inputs["input"])
+        case JoinConfig() as config:
+            plan = plans[node.name] = bind(config, inputs)
+            schemas[main] = plan.result_schema
+            schemas[Port(node.name, "late")] = LATE_SCHEMA
+            schemas[Port(node.name, "punctuations")] = JSON_SCHEMA
+            schemas[Port(node.name, "metrics")] = JSON_SCHEMA
+        case Write():
+            pass

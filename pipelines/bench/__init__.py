@@ -1,0 +1,17 @@
+"""Benchmarks that print ratios measured side by side in one run; absolute seconds are shown, never asserted."""
+
+from __future__ import annotations
+
+from slackwater.transforms.errors import SlackwaterError
+
+BENCHES = {"local": "the embedded runner against a per-tuple Python join, with the share of each part"}
+
+
+def run_bench(name: str, *arguments: str) -> None:
+    """Run the benchmark ``name``; ``arguments`` are its options, ``--rows N`` for one."""
+    if name not in BENCHES:
+        known = "; ".join(f"{known}: {purpose}" for known, purpose in BENCHES.items())
+        raise SlackwaterError(f"no benchmark named {name!r}; known are {known}")
+    from slackwater.pipelines.bench import local
+
+    local.main(list(arguments))

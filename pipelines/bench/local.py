@@ -1,0 +1,91 @@
+"""``slackwater bench local``: Parquet to Parquet on the embedded runner.
+
+Two data sets: about one result for two rows, and about two results a row. Each is joined by the embedded runner
+(after a warm-up that loads compiled kernels from the cache) and, on a prefix, by a per-tuple Python join that
+does the same work; the ratio of their rates is what counts. The parts of the run overlap, so their shares are
+of busy time, not of elapsed time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from slackwater.pipelines.generate import generate
+from slackwater.pipelines.local import run
+from slackwater.pipelines.template import read_template
+
+DATA_SETS = {"1 result for 2 rows": 1000, "2 results a row": 250}
+"""Number of keys at 100 rows/s per stream and windows of 5 s: results per row are 500 / keys."""
+SLACK_MS, WINDOW_MS = 2000, 5000
+
+
+def main(arguments: list[str]) -> None:
+    """Generate, join, compare, print."""
+    parser = argparse.ArgumentParser(prog="slackwater bench local", description=__doc__)
+    parser.add_argument("--rows", type=int, default=4_000_000, help="rows over both streams")
+    parser.add_argument("--reference-rows", type=int, default=200_000, help="rows that the reference joins")
+    parser.add_argument("--repeat", type=int, default=3, help="runs; the best one counts for both sides")
+    options = parser.parse_args(arguments)
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
+        for name, keys in DATA_SETS.items():
+            data = Path(folder) / str(keys)
+            generate("syn2", data, rows=options.rows // 2, seed=1, delayed=0.2, max_delay=SLACK_MS, keys=keys)
+            _warm_up(data, Path(folder))
+            ours = min((_ours(data, data / "out") for _ in range(options.repeat)), key=lambda s: s["elapsed_s"])
+            reference = max(_reference(data, options.reference_rows) for _ in range(options.repeat))
+            _print(console, name, ours, reference)
+
+
+def _variables(data: Path, out: Path) -> dict[str, str]:
+    return {"left": f"{data}/s1.parquet", "right": f"{data}/s2.parquet", "out": str(out), "slack": "2s"}
+
+
+def _warm_up(data: Path, folder: Path) -> None:
+    small = folder / "small"
+    if not small.exists():
+        generate("syn2", small, rows=20_000, seed=1, delayed=0.2, max_delay=SLACK_MS, keys=1000)
+        _ours(small, small / "out")
+    for file in ("s1.parquet", "s2.parquet"):
+        (data / file).read_bytes()
+
+
+def _ours(data: Path, out: Path) -> dict[str, Any]:
+    return run(read_template("window-join", _variables(data, out)))
+
+
+def _reference(data: Path, rows: int) -> float:
+    """Return the rows per second of the per-tuple join over a prefix of the same data, files excluded."""
+    import pyarrow.parquet as pq
+
+    from slackwater.pipelines.bench.per_tuple import PerTupleJoin
+
+    streams = [pq.read_table(data / file).slice(0, rows // 2).to_pylist() for file in ("s1.parquet", "s2.parquet")]
+    arrivals = sorted(
+        ((row["arrived"], which, row) for which, stream in enumerate(streams) for row in stream),
+        key=lambda arrival: arrival[:2],
+    )
+    join = PerTupleJoin([WINDOW_MS, WINDOW_MS], ["a1", "a1"], SLACK_MS)
+    started = time.perf_counter()
+    found = sum(len(join.process(which, row)) for _, which, row in arrivals)
+    found += len(join.finish())
+    assert found > 0
+    return len(arrivals) / (time.perf_counter() - started)
+
+
+def _print(console: Console, name: str, ours: dict[str, Any], reference: float) -> None:
+    rows = sum(ours["input"].values())
+    busy = ours["busy_s"]
+    total = sum(busy.values())
+    console.print(f"[bold]{name}[/bold]: {rows:,} rows, {ours['results']:,} results")
+    console.print(f"  slackwater   {ours['rows_per_s']:>12,.0f} rows/s   {ours['results'] / ours['elapsed_s']:>12,.0f} results/s")
+    console.print(f"  per tuple    {reference:>12,.0f} rows/s")
+    console.print(f"  ratio        {ours['rows_per_s'] / reference:>12,.1f}")
+    shares = "   ".join(f"{part} {seconds / total:.0%}" for part, seconds in busy.items())
+    console.print(f"  busy time    {shares}   ({total:.2f} s busy in {ours['elapsed_s']:.2f} s)")

@@ -1,0 +1,339 @@
+"""The command line. Every command imports what it needs when it runs, so that ``--help`` is instant."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, ParamSpec
+
+import typer
+
+from slackwater.transforms.errors import ConfigError, SlackwaterError
+
+app = typer.Typer(
+    name="slackwater",
+    help="Join out-of-order streams: YAML templates, run here, on Beam, on Beam's Spark runner or on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+P = ParamSpec("P")
+_own_process = False
+"""Whether this process is the command: then it may be bent to the command's needs."""
+
+DONE, FAILED, BAD_USAGE = 0, 1, 2
+EXTRAS: Final = {"apache_beam": "beam", "pyspark": "spark", "pandas": "spark"}
+"""Extra that provides a package that a runner may miss."""
+
+
+class Runner(StrEnum):
+    """Where a template can run."""
+
+    local = "local"
+    beam = "beam"
+    beam_spark = "beam-spark"
+    spark = "spark"
+
+
+class UsageError(SlackwaterError):
+    """The command was called wrongly, or something it needs is not installed."""
+
+
+Template = Annotated[
+    str, typer.Argument(metavar="TEMPLATE", help="Path of a template, or name of a shipped one.")
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Set a template variable; may be repeated."),
+]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", metavar="MODULE", help="Load strategies from a module; may be repeated."),
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def main() -> None:
+    """Entry point of the ``slackwater`` command."""
+    global _own_process  # noqa: PLW0603
+    _own_process = True
+    app()
+
+
+def _reporting(command: Callable[P, None]) -> Callable[P, None]:
+    """Turn errors of a command into one line on standard error and an exit code."""
+
+    @functools.wraps(command)
+    def reported(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except BaseException as error:
+            if kwargs.get("debug") or isinstance(error, SystemExit):
+                raise
+            message, code = _explain(error)
+            typer.echo(f"error: {message}", err=True)
+            raise typer.Exit(code) from None
+
+    return reported
+
+
+def _explain(error: BaseException) -> tuple[str, int]:
+    """One line for an error, and the exit code that it means."""
+    from slackwater.pipelines.template_text import TemplateError
+    from slackwater.plugins.manager import OptionError, PluginError
+
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", FAILED
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in EXTRAS:
+        extra = EXTRAS[(error.name or "").partition(".")[0]]
+        return (
+            f"this runner needs {error.name}; install it with: pip install 'slackwater[{extra}]'",
+            BAD_USAGE,
+        )
+    message = " ".join(str(error).split())
+    if isinstance(error, UsageError | TemplateError | ConfigError | PluginError | OptionError):
+        return message, BAD_USAGE
+    if isinstance(error, SlackwaterError):
+        return message, FAILED
+    return f"{type(error).__name__}: {message}; run again with --debug to see where", FAILED
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        from importlib import metadata
+
+        typer.echo(f"slackwater {metadata.version('slackwater')}")
+        raise typer.Exit
+
+
+@app.command()
+@_reporting
+def run(  # noqa: PLR0917
+    template: Template,
+    variables: Variables = None,
+    runner: Annotated[Runner, typer.Option(help="Where to run.")] = Runner.local,
+    summary: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the summary to a file, as JSON.", dir_okay=False),
+    ] = None,
+    plugins: Plugins = None,
+    debug: Debug = False,
+) -> None:
+    """Run a template to the end of its inputs and print a summary."""
+    from slackwater.pipelines.cli_show import show_summary
+    from slackwater.pipelines.progress import show_progress
+    from slackwater.pipelines.template import read_template
+
+    if summary is not None and not summary.absolute().parent.is_dir():
+        raise UsageError(f"--summary: there is no folder {summary.parent}; create it or choose another")
+    _load_plugins(plugins)
+    pipeline = read_template(template, _pairs(variables))
+    start = _runner(runner)
+    with show_progress(template) as progress:
+        result = start(pipeline, progress=progress)
+    for warning in result.get("warnings", ()):
+        typer.echo(f"warning: {warning}", err=True)
+    if summary is not None:
+        summary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    show_summary(result)
+
+
+def _runner(runner: Runner) -> Callable[..., dict[str, Any]]:
+    if runner is Runner.local:
+        from slackwater.pipelines.local import run as run_local
+
+        return run_local
+    module = importlib.import_module(
+        f"slackwater.pipelines.run_{'spark' if runner is Runner.spark else 'beam'}"
+    )
+    start: Callable[..., dict[str, Any]] = module.run
+    return start if runner is Runner.spark else functools.partial(start, spark=runner is Runner.beam_spark)
+
+
+@app.command()
+@_reporting
+def check(
+    template: Template, variables: Variables = None, plugins: Plugins = None, debug: Debug = False
+) -> None:
+    """Check a template against its inputs without running it."""
+    from slackwater.pipelines.assembly import assemble
+    from slackwater.pipelines.cli_show import show_assembly
+    from slackwater.pipelines.graph import Create, Read
+    from slackwater.pipelines.sources import source_schema
+    from slackwater.pipelines.template import read_template
+
+    def schema_of(node: Any) -> Any:
+        assert isinstance(node.config, Read | Create)
+        return source_schema(node.config)
+
+    _load_plugins(plugins)
+    _spare_pandas()
+    show_assembly(assemble(read_template(template, _pairs(variables)), schema_of))
+
+
+@app.command()
+@_reporting
+def templates(debug: Debug = False) -> None:
+    """List the shipped templates."""
+    from slackwater.pipelines.cli_show import show_table
+    from slackwater.pipelines.template_text import shipped
+
+    rows = []
+    for name, text in shipped().items():
+        first = text.lstrip().split("\n", 1)[0]
+        rows.append((name, first.lstrip("# ").strip() if first.startswith("#") else ""))
+    show_table(("template", "purpose"), rows)
+
+
+@app.command()
+@_reporting
+def strategies(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Show only the strategies of this name.")
+    ] = None,
+    plugins: Plugins = None,
+    debug: Debug = False,
+) -> None:
+    """List the strategies that templates can name, with their options."""
+    from slackwater.pipelines.cli_show import show_strategies
+    from slackwater.plugins.manager import manager
+
+    _load_plugins(plugins)
+    found = [p for p in manager().strategies() if name in (None, p.strategy.name)]
+    if not found:
+        known = ", ".join(dict.fromkeys(p.strategy.name for p in manager().strategies()))
+        raise UsageError(f"no strategy named {name!r}; installed: {known}. Check the spelling.")
+    show_strategies(found, manager().broken)
+
+
+@app.command()
+@_reporting
+def schema(plugins: Plugins = None, debug: Debug = False) -> None:
+    """Print the JSON Schema of templates, for editors that complete and check."""
+    from slackwater.pipelines.schema import template_schema
+
+    _load_plugins(plugins)
+    typer.echo(json.dumps(template_schema(), indent=2))
+
+
+@app.command()
+@_reporting
+def generate(  # noqa: PLR0917
+    dataset: Annotated[
+        str | None, typer.Argument(metavar="[DATASET]", help="Data set; none lists them.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write into.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows per stream.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 7,
+    format: Annotated[str, typer.Option(help="parquet, csv or json.")] = "parquet",
+    knobs: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KNOB=VALUE", help="Set a knob of the data set; may be repeated."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Write a seeded data set of the papers, with its exact result counts."""
+    from slackwater.pipelines.cli_show import show_datasets, show_generated
+    from slackwater.pipelines.generate import DATASETS
+    from slackwater.pipelines.generate import generate as write_dataset
+
+    if dataset is None:
+        show_datasets(DATASETS.values())
+        return
+    if out is None:
+        raise UsageError("generate needs --out DIR; name the folder to write into")
+    values = _pairs(knobs)
+    reserved = values.keys() & {"rows", "seed", "format", "out", "dataset"}
+    if reserved:
+        word = min(reserved)
+        raise UsageError(f"--set {word}: is no knob of a data set; use --{word}")
+    try:
+        written = write_dataset(dataset, out, rows=rows, seed=seed, format=format, **values)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    show_generated(written)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+@_reporting
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Benchmark, such as local.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="Options of the benchmark.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run a benchmark and print what it measured."""
+    from slackwater.pipelines.bench import BENCHES, run_bench
+
+    if name not in BENCHES:
+        raise UsageError(f"no benchmark named {name!r}; known: {', '.join(BENCHES)}. Check the spelling.")
+    run_bench(name, *(arguments or ()))
+
+
+def _pairs(given: list[str] | None) -> dict[str, str]:
+    """Return ``NAME=VALUE`` texts as a mapping."""
+    pairs: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--set {text}: must be NAME=VALUE")
+        if name in pairs:
+            raise UsageError(f"--set {name}: is given twice; keep one")
+        pairs[name] = value
+    return pairs
+
+
+def _spare_pandas() -> None:
+    """Keep PyArrow from importing pandas at its first conversion: half a second that a check has no use for.
+
+    PyArrow remembers that there is no pandas, so only a process that ends here may do this;
+    plugins, which may want pandas, are loaded first.
+    """
+    if not _own_process or "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    from slackwater.plugins.manager import manager
+
+    manager()
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _NoPandas)
+        pa.scalar(0)
+        sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas:
+    """An import finder that knows that there is no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not needed here", name=name)
+
+
+def _load_plugins(modules: list[str] | None) -> None:
+    if not modules:
+        return
+    from slackwater.plugins.manager import manager
+
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    for module in modules:
+        manager().add_module(module)
+
+
+if __name__ == "__main__":
+    main()

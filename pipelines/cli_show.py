@@ -1,0 +1,188 @@
+"""What the command line prints: tables on a terminal, aligned plain text elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from slackwater.pipelines.assembly import Assembly
+    from slackwater.pipelines.generate import Dataset, GeneratedDataset
+    from slackwater.pipelines.graph import Node
+    from slackwater.plugins.contract import Strategy
+    from slackwater.plugins.manager import Provided
+    from slackwater.transforms.plan import JoinPlan
+
+
+def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows: as a table with a header on a terminal, else aligned and without it."""
+    rows = [tuple(row) for row in rows]
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(*header)
+        for row in rows:
+            table.add_row(*map(Text, row))
+        Console().print(table)
+        return
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(len(header))]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def show_summary(summary: Mapping[str, Any]) -> None:
+    """Print the numbers of a run, line by line; of several joins the sums and then each."""
+    show_table(("what", "value"), list(_summary_rows(summary)))
+
+
+def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    if "runner" in summary:
+        yield "runner", str(summary["runner"])
+    for name, rows in summary.get("input", {}).items():
+        yield f"input {name}", f"{rows:,} rows"
+    if "results" in summary:
+        yield "results", f"{summary['results']:,}"
+    late = summary.get("late", {})
+    reasons = ", ".join(f"{n:,} {reason}" for reason, n in late.items() if n)
+    yield "late", reasons or "0"
+    slack = summary.get("slack_ms") or {}
+    if slack:
+        yield "slack", ", ".join(f"{key} {value:,g} ms" for key, value in slack.items() if value is not None)
+    if summary.get("recall_estimate") is not None:
+        yield "recall (estimated)", f"{summary['recall_estimate']:.4f}"
+    state = summary.get("state") or {}
+    if state:
+        yield "state", f"at most {state['max_tuples']:,} tuples, {state['max_bytes'] / 1e6:,.1f} MB"
+    if "elapsed_s" in summary:
+        yield "elapsed", f"{summary['elapsed_s']:,.3f} s"
+        yield "throughput", f"{summary['rows_per_s']:,.0f} rows/s"
+    for name, part in summary.get("joins", {}).items():
+        yield from ((f"{name}: {what}", value) for what, value in _summary_rows(part))
+
+
+def show_assembly(assembly: Assembly) -> None:
+    """Print what a checked template reads, joins and writes."""
+    from slackwater.pipelines.graph import Port
+
+    pipeline = assembly.pipeline
+    typer.echo(f"ok: {pipeline.file}: {len(pipeline.nodes)} transforms")
+    for node in pipeline.nodes:
+        reads = ", ".join(
+            str(port) if label == "input" else f"{label} = {port}" for label, port in node.inputs.items()
+        )
+        path = getattr(node.config, "path", "")
+        typer.echo(" ".join(filter(None, [f"  {node.name}: {node.type}", path, reads and f"({reads})"])))
+        schema = assembly.schemas.get(Port(node.name))
+        if node.name in assembly.plans:
+            for what, text in _join_rows(assembly.plans[node.name], node):
+                typer.echo(f"    {what}: {text}")
+        if schema is not None:
+            typer.echo(f"    columns: {', '.join(f'{field.name} {field.type}' for field in schema)}")
+
+
+def _join_rows(plan: JoinPlan, node: Node) -> Iterable[tuple[str, str]]:
+    from slackwater.pipelines.expression_text import text_of
+    from slackwater.plugins.options import Duration
+    from slackwater.transforms.plan import NANOS
+
+    inputs = plan.inputs
+    tick = NANOS[plan.unit]
+    times = ", ".join(f"{i}.{column}" for i, column in zip(inputs, plan.time_columns, strict=True))
+    yield "time", f"{times} (in {plan.unit})"
+    if plan.arrival_columns is not None:
+        yield "arrival", ", ".join(f"{i}.{c}" for i, c in zip(inputs, plan.arrival_columns, strict=True))
+    sizes = [str(Duration(ticks * tick)) for ticks in plan.windows]
+    yield "window", ", ".join(f"{i} {size}" for i, size in zip(inputs, sizes, strict=True))
+    condition = plan.condition
+    keys = [
+        " = ".join(f"{inputs[i]}.{condition.columns[i][cell].column}" for i, cell in members.items())
+        for members in condition.classes
+    ]
+    yield "keys", "; ".join(keys) or "none: every row meets every row of the windows"
+    if condition.predicates:
+        yield "predicates", "; ".join(text_of(predicate.tree) for predicate in condition.predicates)
+    for strategy in (plan.disorder, plan.join, plan.shedding):
+        yield strategy.stage, _described(strategy)
+    yield "output", plan.config.output
+    yield "shards", str(plan.config.shards)
+
+
+def _described(strategy: Strategy) -> str:
+    options = ", ".join(f"{name} {getattr(strategy, name)}" for name in type(strategy).model_fields)
+    return f"{strategy.name} ({options})" if options else strategy.name
+
+
+def show_strategies(found: Sequence[Provided], broken: Mapping[str, str]) -> None:
+    """Print strategies with their options, then the plugins that could not be loaded."""
+    for provided in found:
+        strategy = provided.strategy
+        typer.echo(f"{strategy.stage}: {strategy.name}  [{provided.distribution}]")
+        typer.echo(f"  {purpose(strategy)}")
+        for name, kind, default, about in option_rows(strategy):
+            typer.echo(f"    {name}: {kind}, {default}{' - ' if about else ''}{about}")
+    for plugin, fault in broken.items():
+        typer.echo(f"broken: plugin {plugin!r} could not be loaded ({fault})")
+
+
+def purpose(strategy: type[Strategy]) -> str:
+    """First line of a strategy's docstring."""
+    return (strategy.__doc__ or "").strip().split("\n", 1)[0]
+
+
+def option_rows(strategy: type[Strategy]) -> Iterable[tuple[str, str, str, str]]:
+    """Name, type, default and meaning of every option."""
+    for name, field in strategy.model_fields.items():
+        default = (
+            "required" if field.is_required() else f"default {field.get_default(call_default_factory=True)}"
+        )
+        yield name, _type_word(field.annotation), default, field.description or ""
+
+
+def _type_word(annotation: Any) -> str:
+    import types
+    from typing import Literal, Union, get_args, get_origin
+
+    if get_origin(annotation) is Literal:
+        return " | ".join(map(str, get_args(annotation)))
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " | ".join(_type_word(part) for part in get_args(annotation))
+    if annotation is type(None):
+        return "none"
+    words = {
+        "Duration": "duration (such as 250ms, 5s, 1m)",
+        "int": "whole number",
+        "float": "number",
+        "str": "text",
+    }
+    name = getattr(annotation, "__name__", str(annotation))
+    return words.get(name, name)
+
+
+def show_datasets(datasets: Iterable[Dataset]) -> None:
+    """Print the data sets that can be generated, with their knobs."""
+    for dataset in datasets:
+        typer.echo(f"{dataset.name}: {dataset.purpose}")
+        typer.echo(
+            f"    streams: {', '.join(dataset.streams)}; {dataset.default_rows:,} rows each unless --rows"
+        )
+        for knob in dataset.knobs:
+            default = ",".join(map(str, knob.default)) if isinstance(knob.default, tuple) else knob.default
+            shown = f"default {'none' if default is None else default}"
+            typer.echo(f"    {knob.name}: {knob.expects()}; {shown} - {knob.about.rstrip('.')}")
+
+
+def show_generated(written: GeneratedDataset) -> None:
+    """Print what was written, and the variables that a template needs to run on it."""
+    import shlex
+
+    for name, path in written.files.items():
+        typer.echo(f"{path}: {written.rows[name]:,} rows")
+    query = f"{written.query.where}, window {written.query.duration}"
+    typer.echo(f"{written.truth}: {written.results:,} results of {query}")
+    settings = (f"--set {shlex.quote(f'{name}={value}')}" for name, value in written.variables.items())
+    typer.echo(f"variables: {' '.join(settings)}")

@@ -1,0 +1,171 @@
+"""Beam's Spark job server: where its jar is, or how to get it.
+
+A job server runs Spark inside its own JVM and has nothing to do with an installed PySpark. It is looked for
+in this order: the jar that SLACKWATER_SPARK_JOB_SERVER names; Beam's jar cache; a download by Beam; ``mvn``.
+
+Where a repository lacks the jar, ``python -m slackwater.pipelines.jobserver VERSION`` puts one together from
+Beam's published modules of that version and prints its path, for SLACKWATER_SPARK_JOB_SERVER.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from slackwater.transforms.errors import SlackwaterError
+
+VARIABLE: Final = "SLACKWATER_SPARK_JOB_SERVER"
+ARTIFACT: Final = "beam-runners-spark-3-job-server"
+SPARK_VERSION: Final = "3.5.0"
+_GROUP: Final = "org.apache.beam"
+_MAIN_CLASS: Final = "org.apache.beam.runners.spark.SparkJobServerDriver"
+_PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+_TIMEOUT_S: Final = 900
+_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion><groupId>slackwater</groupId><artifactId>job-server</artifactId>
+<version>1</version><dependencies>{}</dependencies></project>
+"""
+
+
+def java() -> str:
+    """Return the Java launcher, of JAVA_HOME or on the path; raise if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin"))) if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        raise SlackwaterError(
+            "beam-spark needs Java, and there is none on the path; install Java 17 (or 11), or set JAVA_HOME"
+        )
+    return found
+
+
+def job_server_jar(version: str, cache: Path) -> Path:
+    """Return the jar for a version of Beam, fetching it into Beam's jar cache if it is not there."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        if not Path(named).is_file():
+            raise SlackwaterError(f"{VARIABLE} names {named!r}, which is no file; correct or unset it")
+        return Path(named)
+    jar = cache / f"{ARTIFACT}-{version}.jar"
+    if jar.is_file():
+        return jar
+    faults = []
+    for name, fetch in (("Beam", _fetch_by_beam), ("mvn", _fetch_by_maven)):
+        try:
+            fetch(version, jar)
+        except (OSError, RuntimeError, subprocess.SubprocessError, ValueError) as error:
+            faults.append(f"{name}: {_brief(error)}")
+        if jar.is_file():
+            return jar
+    raise SlackwaterError(
+        f"beam-spark needs the job server {_GROUP}:{ARTIFACT}:{version}, and it could not be fetched "
+        f"({'; '.join(faults)}); put the jar into {cache}, or name one in {VARIABLE}; "
+        "python -m slackwater.pipelines.jobserver --help makes one from Beam's modules"
+    )
+
+
+def _fetch_by_beam(version: str, jar: Path) -> None:
+    from apache_beam.utils.subprocess_server import JavaJarServer
+
+    url = JavaJarServer.path_to_beam_jar(":runners:spark:3:job-server:shadowJar", version=version)
+    JavaJarServer.local_jar(url, str(jar.parent))
+
+
+def _fetch_by_maven(version: str, jar: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=_made(jar.parent)) as folder:
+        _maven(
+            Path(folder), "copy", f"-Dartifact={_GROUP}:{ARTIFACT}:{version}", f"-DoutputDirectory={folder}"
+        )
+        os.replace(Path(folder, jar.name), jar)
+
+
+def assemble(version: str, cache: Path) -> Path:
+    """Put a job server together from Beam's modules of this version and Spark; return its jar.
+
+    The jar only lists the libraries beside it, so all stay where they are.
+    """
+    jar = _made(cache) / f"slackwater-job-server-{version}.jar"
+    libraries = cache / f"slackwater-job-server-{version}"
+    if jar.is_file():
+        return jar
+    modules = [(_GROUP, "beam-runners-spark-3", version), (_GROUP, "beam-runners-java-job-service", version)]
+    spark = ("spark-core_2.12", "spark-streaming_2.12", "spark-sql_2.12")
+    modules += [("org.apache.spark", name, SPARK_VERSION) for name in spark]
+    modules.append(("com.fasterxml.jackson.module", "jackson-module-scala_2.12", "2.15.2"))
+    tags = ("groupId", "artifactId", "version")
+    dependencies = "".join(
+        f"<dependency>{''.join(f'<{t}>{v}</{t}>' for t, v in zip(tags, module, strict=True))}</dependency>"
+        for module in modules
+    )
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        Path(folder, "pom.xml").write_text(_POM.format(dependencies))
+        _maven(Path(folder), "copy-dependencies", f"-DoutputDirectory={libraries}")
+    manifest = [f"Main-Class: {_MAIN_CLASS}"]
+    manifest.append(
+        "Class-Path: " + " ".join(f"{libraries.name}/{f.name}" for f in sorted(libraries.iterdir()))
+    )
+    with zipfile.ZipFile(jar, "w") as out:
+        out.writestr(
+            "META-INF/MANIFEST.MF", "\r\n".join(["Manifest-Version: 1.0", *map(_folded, manifest), "", ""])
+        )
+    return jar
+
+
+def _folded(line: str) -> str:
+    """Break a line as manifests want it: 72 bytes at most, continued after a blank."""
+    parts = [line[:70], *(line[at : at + 69] for at in range(70, len(line), 69))]
+    return "\r\n ".join(parts)
+
+
+def _maven(folder: Path, goal: str, *arguments: str) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise FileNotFoundError("it is not installed")
+    command = [maven, "-q", "-B", "-Dstyle.color=never", f"{_PLUGIN}:{goal}", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        errors = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")]
+        raise OSError(errors[0].removeprefix("[ERROR] ") if errors else f"exit code {done.returncode}")
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _brief(error: BaseException) -> str:
+    """The first sentence of an error."""
+    return re.split(r"\. | -> \[Help|\n", str(error).strip(), maxsplit=1)[0] or type(error).__name__
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make a job server from the modules of a version of Beam and print its path."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        sys.stderr.write(
+            "usage: python -m slackwater.pipelines.jobserver VERSION\n"
+            "Makes a job server from Beam's modules of this version, by mvn, and prints its path.\n"
+            f"Use it with {VARIABLE}=PATH.\n"
+        )
+        return 0 if arguments[:1] == ["--help"] else 2
+    from apache_beam.utils.subprocess_server import JavaJarServer
+
+    try:
+        sys.stdout.write(f"{assemble(arguments[0], Path(JavaJarServer.JAR_CACHE))}\n")
+    except (OSError, subprocess.SubprocessError) as error:
+        sys.stderr.write(f"cannot make the job server: {_brief(error)}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,251 @@
+"""Runs templates on Beam: in this process, or on Spark through Beam's job server.
+
+Rows travel as Arrow batches with the hidden arrival column. What workers have for the launcher, batches for
+sinks and accounts of shards, they leave in a temporary folder; so launcher and workers share a file system.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability.spark_runner import SparkRunner
+from apache_beam.utils.subprocess_server import JavaJarServer
+
+from slackwater.pipelines.assembly import Assembly, assemble
+from slackwater.pipelines.expressions import apply
+from slackwater.pipelines.graph import Create, Filter, MapToFields, Node, Pipeline, Port, Read, Write
+from slackwater.pipelines.jobserver import VARIABLE, java, job_server_jar
+from slackwater.pipelines.progress import Progress
+from slackwater.pipelines.sinks import Sink
+from slackwater.pipelines.sources import read_batches, read_file, source_files, source_schema
+from slackwater.pipelines.summary import summarise
+from slackwater.pipelines.template import node_error
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.beam import ArrowJoin
+from slackwater.transforms.beam.spool import Spool, SpoolAccounts, SpoolBatches
+from slackwater.transforms.errors import ConfigError, SlackwaterError
+from slackwater.transforms.plan import JoinPlan
+
+BATCH_ROWS: Final = 1 << 15
+"""Rows of a batch, which is one element: small enough to travel in one message."""
+SPARK_MASTER: Final = "local[2]"
+STATE_CACHE_MB: Final = 256
+_OURS: Final = re.compile(r"^slackwater\.[\w.]*Error: (.+?)(?: \[while running '.*'\])?$", re.MULTILINE)
+
+
+def run(pipeline: Pipeline, *, spark: bool = False, progress: Progress | None = None) -> dict[str, Any]:
+    """Run a template on Beam; return the summary.
+
+    Args:
+        pipeline: what ``read_template`` returned.
+        spark: run on Spark through Beam's job server instead of in this process.
+        progress: told of the rows once they have been joined.
+    """
+    started = time.perf_counter()
+    assembly = assemble(pipeline, _schema_of_source)
+    _refuse_unordered(assembly)
+    runner, options, warnings = _spark() if spark else (FnApiRunner(), PipelineOptions(flags=[]), [])
+    with tempfile.TemporaryDirectory(prefix="slackwater-") as folder, _Sinks(assembly) as sinks:
+        spool = Spool(Path(folder))
+        job = beam.Pipeline(runner=runner, options=options)
+        _Builder(job, assembly, spool).build()
+        _execute(job)
+        sinks.fill(spool)
+        joins: dict[str, tuple[JoinPlan, Accounting]] = {}
+        for name, plan in assembly.plans.items():
+            accounting, noted = spool.account(name, plan.inputs)
+            joins[name] = plan, accounting
+            warnings += [f"{name}: {warning}" for warning in noted]
+    summary = summarise("beam-spark" if spark else "beam", joins, time.perf_counter() - started, warnings)
+    if progress is not None:
+        progress.advance(sum(summary["input"].values()))
+    return summary
+
+
+def _schema_of_source(node: Node) -> pa.Schema:
+    assert isinstance(node.config, Read | Create)
+    return source_schema(node.config)
+
+
+def _refuse_unordered(assembly: Assembly) -> None:
+    """Raise where a join reads what several shards wrote: that has no order over all of them."""
+    for name, plan in assembly.plans.items():
+        node = assembly.pipeline.node(name)
+        for label, port in node.inputs.items():
+            origin = assembly.pipeline.node(port.node)
+            while isinstance(origin.config, Filter | MapToFields):
+                (before,) = origin.inputs.values()
+                origin = assembly.pipeline.node(before.node)
+            upstream = assembly.plans.get(origin.name)
+            if upstream is not None and upstream.config.shards > 1 and plan.arrival_columns is None:
+                fault = (
+                    f"input {label!r} comes from {origin.name!r}, which has several shards, so its rows have "
+                    "no order of arrival; use shards: 1 there, or name an arrival column here"
+                )
+                raise node_error(node, ConfigError(fault, "input"))
+
+
+def _spark() -> tuple[Any, PipelineOptions, list[str]]:
+    """The Spark runner, its options, and a warning if its job server is not the one of this Beam."""
+    launcher = java()
+    jar = job_server_jar(beam.__version__, Path(JavaJarServer.JAR_CACHE))
+    flags = [
+        f"--spark_master_url={SPARK_MASTER}",
+        f"--spark_job_server_jar={jar}",
+        f"--job_server_java_launcher={launcher}",
+        "--environment_type=LOOPBACK",
+        f"--max_cache_memory_usage_mb={STATE_CACHE_MB}",
+    ]
+    warnings = []
+    if beam.__version__ not in jar.name:
+        warnings.append(f"the job server is {jar.name} ({VARIABLE}), and this is Beam {beam.__version__}")
+    return SparkRunner(), PipelineOptions(flags=flags), warnings
+
+
+def _execute(job: beam.Pipeline) -> None:
+    """Run to the end; an error of ours in a worker is raised as such, with its text alone."""
+    try:
+        with _quiet():
+            job.run().wait_until_finish()
+    except SlackwaterError:
+        raise
+    except Exception as error:
+        found = _OURS.findall(str(error))
+        if not found:
+            raise
+        raise SlackwaterError(found[-1]) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the engine's log from the user, unless debugging is on."""
+    level = logging.root.manager.disable
+    if not logging.getLogger().isEnabledFor(logging.DEBUG):
+        logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+
+
+class _Sinks:
+    """The files that a run writes: opened before it, given their names after it, gone if it fails."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self._assembly = assembly
+        self._open: dict[str, tuple[Sink, list[str]]] = {}
+
+    def __enter__(self) -> _Sinks:
+        with ExitStack() as undo:
+            undo.callback(self._abort)
+            for node in self._assembly.pipeline.nodes:
+                if isinstance(node.config, Write):
+                    schema = self._assembly.input_schema(node)
+                    self._open[node.name] = Sink(node.config, schema), schema.names
+            undo.pop_all()
+        return self
+
+    def fill(self, spool: Spool) -> None:
+        """Write what the workers left."""
+        for name, (sink, columns) in self._open.items():
+            for batch in spool.batches(name):
+                sink.write(batch.select(columns))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._abort()
+            return
+        for sink, _columns in self._open.values():
+            sink.close()
+
+    def _abort(self) -> None:
+        for sink, _columns in self._open.values():
+            sink.abort()
+
+
+class _Builder:
+    """Makes the Beam pipeline: one step per node, called as the node."""
+
+    def __init__(self, job: beam.Pipeline, assembly: Assembly, spool: Spool) -> None:
+        self._job, self._assembly, self._spool = job, assembly, spool
+        self._ports: dict[Port, beam.PCollection] = {}
+
+    def build(self) -> None:
+        for node in self._assembly.pipeline.nodes:
+            self._add(node)
+
+    def _add(self, node: Node) -> None:
+        main = Port(node.name)
+        inputs = {label: self._ports[port] for label, port in node.inputs.items()}
+        match node.config:
+            case Read() | Create() as config:
+                source = ReadBatches(config, self._assembly.schemas[main], self._times(node))
+                self._ports[main] = self._job | node.name >> source
+            case Filter() | MapToFields() as config:
+                step = beam.Map(_applied, config).with_output_types(pa.RecordBatch)
+                self._ports[main] = inputs["input"] | node.name >> step
+            case Write():
+                inputs["input"] | node.name >> beam.ParDo(SpoolBatches(self._spool.folder(node.name)))
+            case _:
+                outputs = inputs | node.name >> ArrowJoin(self._assembly.plans[node.name])
+                self._ports[main] = outputs["out"]
+                for output in ("late", "punctuations", "metrics"):
+                    self._ports[Port(node.name, output)] = outputs[output]
+                accounts = beam.ParDo(SpoolAccounts(self._spool.folder(node.name)))
+                outputs["accounting"] | f"Account of {node.name}" >> accounts
+
+    def _times(self, node: Node) -> list[str]:
+        """Event-time columns that joins read from a source, directly or through filters."""
+        times: set[str] = set()
+        ports = [Port(node.name)]
+        while ports:
+            port = ports.pop()
+            for consumer in self._assembly.pipeline.consumers(port):
+                if isinstance(consumer.config, Filter):
+                    ports.append(Port(consumer.name))
+                plan = self._assembly.plans.get(consumer.name)
+                if plan is not None:
+                    columns = zip(consumer.inputs.values(), plan.time_columns, strict=True)
+                    times |= {column for read, column in columns if read == port}
+        return sorted(times)
+
+
+def _applied(batch: pa.RecordBatch, config: Filter | MapToFields) -> pa.RecordBatch:
+    return apply(config, batch)
+
+
+class ReadBatches(beam.PTransform):  # type: ignore[misc, unused-ignore]
+    """Reads a source as Arrow batches with arrival numbers; files may be read in parallel."""
+
+    def __init__(self, config: Read | Create, schema: pa.Schema, times: Sequence[str]) -> None:
+        super().__init__()
+        self._config, self._schema, self._times = config, schema, list(times)
+
+    def expand(self, pbegin: Any) -> Any:
+        if isinstance(self._config, Create):
+            values = beam.FlatMap(_created, self._config, self._schema)
+            return pbegin | "Start" >> beam.Impulse() | "Read" >> values.with_output_types(pa.RecordBatch)
+        files = list(enumerate(source_files(self._config)))
+        read = beam.FlatMap(_read, self._config.format, self._schema, self._times)
+        return pbegin | "Files" >> beam.Create(files) | "Read" >> read.with_output_types(pa.RecordBatch)
+
+
+def _created(_: bytes, config: Create, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    yield from read_batches(config, schema)
+
+
+def _read(
+    file: tuple[int, str], format: str, schema: pa.Schema, times: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    yield from read_file(format, file[1], file[0], schema, times, BATCH_ROWS)

@@ -1,0 +1,271 @@
+"""The Spark runner: every join is a query of Structured Streaming over the template's files.
+
+A query reads its inputs through ``spark_source``, packed by shard; the shards run in
+``transforms.spark``; each micro-batch's results go to the same files that the local runner writes. Joins run
+one after the other; what one gives to the next is kept in a temporary file. Filter and MapToFields before a
+join run where its rows are read, those after a join where its results are written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from slackwater.pipelines.assembly import Assembly, assemble
+from slackwater.pipelines.expressions import apply
+from slackwater.pipelines.graph import Create, Filter, MapToFields, Pipeline, Port, Read, Write
+from slackwater.pipelines.progress import Progress, Silent
+from slackwater.pipelines.sinks import Sink
+from slackwater.pipelines.sources import source_schema
+from slackwater.pipelines.spark_reader import FORMAT, JobSource
+from slackwater.pipelines.spark_source import Feed, Job, encode, plan_job
+from slackwater.pipelines.summary import summarise
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.spark.join import join_packed
+from slackwater.transforms.spark.packing import ACCOUNT, LATE, RESULT, from_blob, shard_keys
+from slackwater.transforms.spark.session import STREAMING_CONF, require_java, start_session
+from slackwater.transforms.spark.shard import read_account
+
+ROWS_PER_BATCH: Final = 1 << 20
+"""Rows of each input in a micro-batch: bounds memory, costs a few hundred milliseconds each."""
+
+Step = Filter | MapToFields
+
+
+def run(
+    pipeline: Pipeline,
+    *,
+    progress: Progress | None = None,
+    session: SparkSession | None = None,
+    master: str | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
+) -> dict[str, Any]:
+    """Run a template on Spark; return the summary.
+
+    Args:
+        pipeline: what to run.
+        progress: told how many rows have been joined.
+        session: where to run; if None, a session is started and stopped again.
+        master: Spark master of a session started here, by default two local cores.
+        rows_per_batch: rows of each input per micro-batch, at most; changes no result.
+
+    Raises:
+        SlackwaterError: The run failed; no sink has a new file then.
+    """
+    require_java()
+    assembly = assemble(pipeline, lambda node: source_schema(_source(node.config)))
+    asked = time.perf_counter()
+    own = start_session(master) if session is None else None
+    started = time.perf_counter()
+    try:
+        with _clean_errors():
+            spark_run = SparkRun(assembly, own or session, progress or Silent(), rows_per_batch)
+            spark_run.run()
+    finally:
+        if own is not None:
+            own.stop()
+    summary = summarise("spark", spark_run.joins, time.perf_counter() - started, spark_run.warnings)
+    summary["startup_s"] = round(started - asked, 6)
+    return summary
+
+
+@dataclass
+class Outlets:
+    """Where the rows of one output go."""
+
+    sinks: list[tuple[tuple[Step, ...], Sink]] = field(default_factory=list)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write rows to every sink, through the steps before it."""
+        for steps, sink in self.sinks:
+            sink.write(reduce(lambda rows, step: apply(step, rows), steps, batch))
+
+
+class SparkRun:
+    """One run of a pipeline."""
+
+    def __init__(
+        self, assembly: Assembly, session: Any, progress: Progress, rows_per_batch: int = ROWS_PER_BATCH
+    ) -> None:
+        self._assembly = assembly
+        self._pipeline = assembly.pipeline
+        self._progress = progress
+        self._rows_per_batch = rows_per_batch
+        self._session = session.newSession()
+        for key, value in STREAMING_CONF.items():
+            self._session.conf.set(key, value)
+        self._session.dataSource.register(JobSource)
+        self._outlets: dict[Port, Outlets] = {}
+        self.joins: dict[str, tuple[JoinPlan, Accounting]] = {}
+        self.warnings: list[str] = []
+
+    def run(self) -> None:
+        """Run every join and write every sink; on an error leave no half-written file."""
+        with tempfile.TemporaryDirectory(prefix="slackwater-spark-", ignore_cleanup_errors=True) as folder:
+            self._folder = Path(folder)
+            sinks = []
+            try:
+                for node in self._pipeline.nodes:
+                    if isinstance(node.config, Write):
+                        (port,) = node.inputs.values()
+                        root, steps = self._origin(port)
+                        sink = Sink(node.config, self._assembly.schemas[port])
+                        sinks.append(sink)
+                        self._outlets.setdefault(root, Outlets()).sinks.append((steps, sink))
+                for node in self._pipeline.nodes:
+                    if isinstance(node.config, Read | Create) and Port(node.name) in self._outlets:
+                        self._copy(Port(node.name))
+                    elif isinstance(node.config, JoinConfig):
+                        self._join(node.name)
+            except BaseException:
+                for sink in sinks:
+                    sink.abort()
+                raise
+            for sink in sinks:
+                sink.close()
+
+    def _origin(self, port: Port) -> tuple[Port, tuple[Step, ...]]:
+        """The source or join that rows come from, and the steps on their way."""
+        node = self._pipeline.node(port.node)
+        if isinstance(node.config, Filter | MapToFields):
+            root, steps = self._origin(node.inputs["input"])
+            return root, (*steps, node.config)
+        return port, ()
+
+    def _copy(self, port: Port) -> None:
+        """Write a source's rows to the sinks that read it without a join."""
+        job = plan_job([self._feed(port)], None, [0], self._rows_per_batch)
+
+        def write(batch: DataFrame, number: int) -> None:
+            for row in sorted(batch.toArrow().to_pylist(), key=lambda row: row["place"]):
+                self._outlets[port].write(from_blob(row["blob"]))
+
+        self._query(port.node, self._source(job), write)
+
+    def _join(self, name: str) -> None:
+        node, plan = self._pipeline.node(name), self._assembly.plans[name]
+        partitions = min(plan.config.shards, self._session.sparkContext.defaultParallelism)
+        self._session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        feeds = [self._feed(port) for port in node.inputs.values()]
+        job = plan_job(feeds, plan, shard_keys(plan.config.shards, partitions), self._rows_per_batch)
+        accounts: dict[int, tuple[Accounting, list[str]]] = {}
+        ports = {RESULT: Port(name), LATE: Port(name, "late")}
+        with ExitStack() as kept:
+            for port in ports.values():
+                if any(self._origin(p)[0] == port for p in self._join_inputs()):
+                    sink = Sink(Write("parquet", str(self._file(port))), self._assembly.schemas[port])
+                    kept.callback(sink.close)
+                    self._outlets.setdefault(port, Outlets()).sinks.append(((), sink))
+
+            def write(batch: DataFrame, number: int) -> None:
+                done = sum(int(account.received.sum()) for account, _ in accounts.values())
+                rows = batch.toArrow().sort_by([("shard", "ascending"), ("number", "ascending")])
+                for shard, kind, blob in zip(rows["shard"], rows["kind"], rows["blob"], strict=True):
+                    if kind.as_py() == ACCOUNT:
+                        accounts[shard.as_py()] = read_account(plan, blob.as_buffer().to_pybytes())
+                    elif ports[kind.as_py()] in self._outlets:
+                        self._outlets[ports[kind.as_py()]].write(from_blob(blob.as_buffer()))
+                self._progress.advance(
+                    sum(int(account.received.sum()) for account, _ in accounts.values()) - done
+                )
+
+            self._query(name, join_packed(self._source(job), plan), write)
+        total = Accounting(plan.inputs)
+        for account, _ in accounts.values():
+            total += account
+        self.joins[name] = (plan, total)
+        said = dict.fromkeys(warning for _, warnings in accounts.values() for warning in warnings)
+        self.warnings += [f"{name}: {warning}" for warning in said]
+
+    def _join_inputs(self) -> Iterator[Port]:
+        for node in self._pipeline.nodes:
+            if isinstance(node.config, JoinConfig):
+                yield from node.inputs.values()
+
+    def _feed(self, port: Port) -> Feed:
+        root, steps = self._origin(port)
+        schema = self._assembly.schemas[root]
+        config = self._pipeline.node(root.node).config
+        if isinstance(config, Read | Create):
+            return Feed(config, schema, tuple(sorted(self._times(root))), steps)
+        return Feed(Read("parquet", str(self._file(root))), schema, (), steps)
+
+    def _times(self, source: Port) -> set[str]:
+        """Event-time columns that joins read from a source, directly or through filters."""
+        times: set[str] = set()
+        for name, plan in self._assembly.plans.items():
+            for port, column in zip(self._pipeline.node(name).inputs.values(), plan.time_columns, strict=True):
+                root, steps = self._origin(port)
+                if root == source and all(isinstance(step, Filter) for step in steps):
+                    times.add(column)
+        return times
+
+    def _file(self, port: Port) -> Path:
+        """Where the rows of a join's output are kept for other joins."""
+        index = [node.name for node in self._pipeline.nodes].index(port.node)
+        return self._folder / f"{index}{port.output}.parquet"
+
+    def _source(self, job: Job) -> DataFrame:
+        options = {"job": encode(job), "pieces": json.dumps(job.pieces())}
+        return self._session.readStream.format(FORMAT).options(**options).load()
+
+    def _query(self, name: str, frame: DataFrame, write: Any) -> None:
+        """Run a query to its end; what ``write`` raises is raised here."""
+        faults: list[BaseException] = []
+
+        def guarded(batch: DataFrame, number: int) -> None:
+            try:
+                write(batch, number)
+            except BaseException as error:
+                faults.append(error)
+                raise
+
+        query = (
+            frame.writeStream.foreachBatch(guarded)
+            .queryName(name)
+            .option("checkpointLocation", str(self._folder / f"checkpoint-{len(self.joins)}-{name}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+        except PySparkException:
+            if faults and not isinstance(faults[0], PySparkException):
+                raise faults[0] from None
+            raise
+        finally:
+            query.stop()
+
+
+@contextmanager
+def _clean_errors() -> Iterator[None]:
+    """Turn what a worker reports into the error that was raised there."""
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        found = re.search(r"slackwater\.[\w.]*Error: (.+)", text)
+        if found:
+            raise SlackwaterError(found[1].strip()) from None
+        last = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .+", text, re.MULTILINE)
+        raise SlackwaterError(f"Spark: {(last or text.splitlines() or ['the query failed'])[-1]}") from error
+
+
+def _source(config: Any) -> Read | Create:
+    assert isinstance(config, Read | Create)
+    return config

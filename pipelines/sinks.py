@@ -1,0 +1,88 @@
+"""Writing result files: one file per sink, batch by batch, appearing under its name when complete."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from slackwater.pipelines.graph import Write
+from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.jsonrows import rows_to_json
+
+ENDINGS: Final = {"parquet": ".parquet", "csv": ".csv", "json": ".jsonl"}
+ROW_GROUP: Final = 1 << 17
+
+
+def sink_file(config: Write) -> Path:
+    """Return the file a sink writes: the path itself if it has an ending, else the path plus one."""
+    path = Path(config.path)
+    return path if path.suffix else path.with_name(path.name + ENDINGS[config.format])
+
+
+class Sink:
+    """Writes batches of one schema to a file. Nothing is seen under its name before ``close``.
+
+    Args:
+        config: format and path.
+        schema: columns of every batch.
+    """
+
+    def __init__(self, config: Write, schema: pa.Schema) -> None:
+        self.file = sink_file(config)
+        self._partial = self.file.with_name(f".{self.file.name}.{os.getpid()}.partial")
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self._writer: Any = _open(config.format, self._partial, schema)
+        except OSError as error:
+            raise SlackwaterError(f"cannot write {str(self.file)!r}: {error.strerror}; check the path") from None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows. They are written in groups of at least ROW_GROUP, so small batches cost no small pages."""
+        if batch.num_rows:
+            self._waiting.append(batch)
+            self._rows += batch.num_rows
+            if self._rows >= ROW_GROUP:
+                self._flush()
+
+    def close(self) -> None:
+        """Complete the file and give it its name, replacing an older one."""
+        self._flush()
+        self._writer.close()
+        os.replace(self._partial, self.file)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+            self._waiting, self._rows = [], 0
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+        self._writer.close()
+        self._partial.unlink(missing_ok=True)
+
+
+def _open(format: str, file: Path, schema: pa.Schema) -> Any:
+    if format == "parquet":
+        return pq.ParquetWriter(file, schema, compression="snappy")
+    if format == "csv":
+        return pa_csv.CSVWriter(str(file), schema)
+    return _JsonLines(file)
+
+
+class _JsonLines:
+    def __init__(self, file: Path) -> None:
+        self._out = open(file, "wb")
+
+    def write_table(self, table: pa.Table) -> None:
+        for batch in table.combine_chunks().to_batches():
+            self._out.write("\n".join(rows_to_json(batch).to_pylist()).encode() + b"\n")
+
+    def close(self) -> None:
+        self._out.close()

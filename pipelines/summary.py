@@ -1,0 +1,47 @@
+"""The summary of a run: the same keys on every runner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.plan import NANOS, JoinPlan
+
+
+def summarise(
+    runner: str,
+    joins: Mapping[str, tuple[JoinPlan, Accounting]],
+    elapsed_s: float,
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the summary; of several joins the sums, with each join's own under ``joins``."""
+    each = {name: account.summary(NANOS[plan.unit]) for name, (plan, account) in joins.items()}
+    rows = sum(sum(part["input"].values()) for part in each.values())
+    if len(each) == 1:
+        (body,) = each.values()
+    else:
+        late: Counter[str] = Counter()
+        for part in each.values():
+            late.update(part["late"])
+        body = {
+            "input": {f"{n}.{i}": rows for n, part in each.items() for i, rows in part["input"].items()},
+            "results": sum(part["results"] for part in each.values()),
+            "late": dict(sorted(late.items())),
+            "slack_ms": max((p["slack_ms"] for p in each.values()), key=lambda s: s["max"], default={}),
+            "recall_estimate": min(
+                (p["recall_estimate"] for p in each.values() if p["recall_estimate"] is not None), default=None
+            ),
+            "state": {
+                key: sum(part["state"][key] for part in each.values()) for key in ("max_tuples", "max_bytes")
+            },
+            "joins": each,
+        }
+    return {
+        "runner": runner,
+        **body,
+        "elapsed_s": round(elapsed_s, 6),
+        "rows_per_s": round(rows / elapsed_s, 1) if elapsed_s > 0 else 0.0,
+        "warnings": list(warnings),
+    }

@@ -1,0 +1,181 @@
+"""The settings of every transform that a template may hold, and how they become nodes' configs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from slackwater.pipelines.expression_text import Language, parse_text
+from slackwater.pipelines.graph import Config, Create, Filter, MapToFields, Read, Write
+from slackwater.transforms.config import JoinConfig, config_error
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.expression import Expr, ExpressionError, Lit, Op
+
+_Model = TypeVar("_Model", bound=BaseModel)
+OutputType = Literal["integer", "number", "string", "boolean"]
+
+
+class Settings(BaseModel):
+    """Base of all settings: unknown ones are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ReadSettings(Settings):
+    """Read files, in the order of their names."""
+
+    path: str = Field(min_length=1)
+    """file, or a glob such as data/*.parquet"""
+
+
+class WriteSettings(Settings):
+    """Write rows to files."""
+
+    path: str = Field(min_length=1)
+    """file or folder to write; replaced if it is there"""
+
+
+class CreateSettings(Settings):
+    """Make rows from values written in the template."""
+
+    elements: list[Any] = Field(min_length=1)
+    """rows as mappings; a bare value is a row with the one column element"""
+    reshuffle: bool = True
+    """of no effect here; Beam may spread the rows over workers"""
+
+
+class ExpressionSettings(Settings):
+    """An expression, written out."""
+
+    expression: str | bool | int | float
+    """the expression"""
+    output_type: OutputType | None = None
+    """type of the result"""
+
+
+class FilterSettings(Settings):
+    """Keep the rows for which an expression is true."""
+
+    keep: str | bool | int | float | ExpressionSettings
+    """the expression, such as price > 5"""
+    language: Language = "generic"
+    """generic and sql are SQL; python is Python's expression syntax"""
+
+
+class MapSettings(Settings):
+    """Compute columns."""
+
+    fields: dict[str, str | bool | int | float | ExpressionSettings] = Field(default_factory=dict)
+    """new column: expression"""
+    append: bool = False
+    """keep the existing columns too"""
+    drop: str | list[str] = Field(default_factory=list)
+    """existing columns not to keep, with append"""
+    language: Language = "generic"
+    """generic and sql are SQL; python is Python's expression syntax"""
+
+
+class Kind(NamedTuple):
+    """A type of transform."""
+
+    settings: type[BaseModel]
+    build: Callable[[Mapping[str, Any]], Config]
+    inputs: Literal["none", "one", "many"]
+
+
+def _read(format: str) -> Kind:
+    def build(given: Mapping[str, Any]) -> Read:
+        return Read(format, _validated(ReadSettings, given).path)
+
+    return Kind(ReadSettings, build, "none")
+
+
+def _write(format: str) -> Kind:
+    def build(given: Mapping[str, Any]) -> Write:
+        return Write(format, _validated(WriteSettings, given).path)
+
+    return Kind(WriteSettings, build, "one")
+
+
+def _create(given: Mapping[str, Any]) -> Create:
+    rows = []
+    for element in _validated(CreateSettings, given).elements:
+        rows.append(element if isinstance(element, dict) else {"element": element})
+    return Create(tuple(rows))
+
+
+def _filter(given: Mapping[str, Any]) -> Filter:
+    _check_code(given, given.get("keep"), "keep")
+    settings = _validated(FilterSettings, given)
+    return Filter(_expression(settings.keep, settings.language, "keep"))
+
+
+def _map(given: Mapping[str, Any]) -> MapToFields:
+    fields = given.get("fields")
+    for name, value in fields.items() if isinstance(fields, Mapping) else ():
+        _check_code(given, value, "fields", name)
+    settings = _validated(MapSettings, given)
+    drop = (settings.drop,) if isinstance(settings.drop, str) else tuple(settings.drop)
+    if drop and not settings.append:
+        raise ConfigError("works with append: true only; add that, or remove drop", "drop")
+    if not settings.fields and not drop:
+        raise ConfigError("names no column; add new_column: expression", "fields")
+    trees = {n: _expression(v, settings.language, "fields", n) for n, v in settings.fields.items()}
+    return MapToFields(trees, settings.append, drop)
+
+
+def _join(given: Mapping[str, Any]) -> JoinConfig:
+    return JoinConfig.read(dict(given))
+
+
+TRANSFORMS: Final[dict[str, Kind]] = {
+    "ReadFromParquet": _read("parquet"),
+    "ReadFromCsv": _read("csv"),
+    "ReadFromJson": _read("json"),
+    "Create": Kind(CreateSettings, _create, "none"),
+    "Filter": Kind(FilterSettings, _filter, "one"),
+    "MapToFields": Kind(MapSettings, _map, "one"),
+    "SlidingWindowJoin": Kind(JoinConfig, _join, "many"),
+    "WriteToParquet": _write("parquet"),
+    "WriteToCsv": _write("csv"),
+    "WriteToJson": _write("json"),
+}
+
+
+def _validated(model: type[_Model], given: Mapping[str, Any]) -> _Model:
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        raise config_error(error, model) from None
+
+
+def _check_code(given: Mapping[str, Any], value: Any, *path: str) -> None:
+    """Refuse what would run code from the template, with the reason, and faults within an expression."""
+    if isinstance(value, Mapping):
+        for key in ("callable", "path", "name"):
+            if key in value:
+                fault = "would run code, and templates are data; write an expression instead"
+                raise ConfigError(fault, *path, key)
+        try:
+            ExpressionSettings.model_validate(dict(value))
+        except ValidationError as error:
+            found = config_error(error, ExpressionSettings)
+            raise ConfigError(found.fault, *path, *found.path) from None
+    language = given.get("language")
+    if language not in (None, "generic", "python", "sql"):
+        raise ConfigError(f"must be generic, sql or python, got {language!r}", "language")
+    if "dependencies" in given:
+        raise ConfigError("would install code, and templates are data; remove it", "dependencies")
+
+
+def _expression(value: str | bool | int | float | ExpressionSettings, language: Language, *path: str) -> Expr:
+    wanted = None
+    if isinstance(value, ExpressionSettings):
+        path, wanted, value = (*path, "expression"), value.output_type, value.expression
+    try:
+        tree = parse_text(str(value), language)
+    except ExpressionError as error:
+        raise ConfigError(str(error), *path) from None
+    return tree if wanted is None else Op("cast", (tree, Lit(wanted)))

@@ -1,0 +1,147 @@
+"""Windows in arrays, driven by ``kernels.windows``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from slackwater.plugins.contract import Bools, Held, Matches, Released, Setting, Snapshot
+from slackwater.plugins.join.planning import probe_plan
+from slackwater.transforms.kernels import windows as kernel
+from slackwater.transforms.kernels.predicate import BLOCK
+
+RESULTS_AT_ONCE = 1 << 16
+RUN = 1 << 13
+_LONG_AGO = np.iinfo(np.int64).min // 2
+
+
+class SlidingWindowJoinLogic:
+    """State of one shard's m-way sliding window join."""
+
+    def __init__(self, setting: Setting, snapshot: Snapshot | None = None) -> None:
+        m = len(setting.inputs)
+        self._plan = probe_plan(setting)
+        self._width = setting.condition.width
+        self._counts_only = setting.counts_only
+        registers = int(self._plan.program[:, 1].max(initial=0)) + 1
+        self._scratch = np.zeros((3, max(m, registers), BLOCK), np.int64)
+        self._search = np.zeros((m + 1, kernel.CANDIDATES + BLOCK), np.int64)
+        self._results = RESULTS_AT_ONCE
+        self._now = _LONG_AGO
+        self._w = self._empty(1024)
+        if snapshot:
+            self._now = int(snapshot["now"])
+            self._fill(
+                Held(*(np.ascontiguousarray(snapshot[name]) for name in Held._fields)), snapshot["late"]
+            )
+
+    def step(self, released: Released) -> Iterator[Matches]:
+        n = released.ts.size
+        start = 0
+        while start < n:
+            # Room for what is live and as much again: a table sized for the whole chunk would not fit the cache.
+            end = min(n, start + max(RUN, self.live()))
+            self._reserve(end - start)
+            room = 0 if self._counts_only else self._results
+            rows, probe = (
+                np.empty((room, len(self._w.control) - 1), np.int64),
+                np.empty(max(1, room), np.int64),
+            )
+            stop, found, join_size, cross_size = self._run(released, start, end, rows, probe)
+            if stop == start:
+                self._results *= 2
+                continue
+            yield Matches(start, stop, rows[:found], probe[:found], join_size, cross_size)
+            start = stop
+
+    def live(self) -> int:
+        return int(self._w.control[:-1, kernel.LIVE].sum())
+
+    def held(self) -> Held:
+        slots = self._w.slots[self._list()[0]]
+        return Held(
+            slots[:, kernel.OWNER].astype(np.int8),
+            slots[:, kernel.SEQ].copy(),
+            slots[:, kernel.TS].copy(),
+            slots[:, self._plan.first_cell :].copy(),
+            slots[:, kernel.NULLS].astype(np.uint64),
+        )
+
+    def evict(self, victims: Bools) -> None:
+        held = self.held()
+        _, late = self._list()
+        self._w = self._empty(len(self._w.slots))
+        self._fill(Held(*(array[~victims] for array in held)), late[~victims])
+
+    def snapshot(self) -> Snapshot:
+        return {**self.held()._asdict(), "late": self._list()[1], "now": self._now}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the windows and their indexes."""
+        return sum(array.nbytes for array in self._w)
+
+    def _run(
+        self, released: Released, start: int, end: int, rows: Any, probe: Any
+    ) -> tuple[int, int, Any, Any]:
+        join_size, cross_size = np.zeros(end - start, np.int64), np.zeros(end - start)
+        stop, found, self._now = kernel.step(
+            self._w, self._plan, tuple(released), start, end, self._now, self._search, self._scratch,
+            rows, probe, join_size, cross_size,
+        )  # fmt: skip
+        return stop, found, join_size[: stop - start], cross_size[: stop - start]
+
+    def _list(self) -> tuple[Any, Bools]:
+        """Return the live slots, and which of them came late."""
+        out = np.empty(self.live(), np.int64)
+        in_order = kernel.list_slots(self._w.slots, self._w.late_slot, self._w.control, out)
+        return out, np.arange(out.size) >= in_order
+
+    def _fill(self, held: Held, late: Any) -> None:
+        """Put tuples into empty windows without probing."""
+        n = len(held.ts)
+        self._reserve(n)
+        released = Released(held.input, held.seq, held.ts, np.asarray(late, np.bool_), held.cells, held.nulls)
+        self._run(released, 0, n, np.empty((0, len(self._w.control) - 1), np.int64), np.empty(0, np.int64))
+
+    def _reserve(self, n: int) -> None:
+        """Make room for ``n`` more tuples, at least doubling, so that the kernel never has to."""
+        old = self._w
+        size = len(old.slots)
+        if self.live() + n <= size:
+            return
+        new = self._empty(max(2 * size, self.live() + n))
+        new.slots[:size] = old.slots
+        new.groups[: len(old.groups)] = old.groups
+        new.late_due[:size], new.late_slot[:size] = old.late_due, old.late_slot
+        new.control[:] = old.control
+        _chain(new.slots, kernel.AFTER, size, new.control, kernel.FREE_SLOT)
+        _chain(new.groups, kernel.HEAD, len(old.groups), new.control, kernel.FREE_GROUP)
+        kernel.rebuild_table(new.groups, new.table)
+        self._w = new
+
+    def _empty(self, size: int) -> kernel.Windows:
+        m, n_indexes = self._plan.indexes.shape[:2]
+        n_groups = size * n_indexes
+        w = kernel.Windows(
+            slots=np.zeros((size, self._plan.first_cell + self._width), np.int64),
+            groups=np.zeros((n_groups, 5), np.int64),
+            table=np.full(1 << (2 * n_groups - 1).bit_length(), kernel.NONE, np.int64),
+            late_due=np.zeros(size, np.int64),
+            late_slot=np.zeros(size, np.int64),
+            control=np.full((m + 1, 3), kernel.NONE, np.int64),
+        )
+        w.control[:, kernel.LIVE] = 0
+        _chain(w.slots, kernel.AFTER, 0, w.control, kernel.FREE_SLOT)
+        _chain(w.groups, kernel.HEAD, 0, w.control, kernel.FREE_GROUP)
+        return w
+
+
+def _chain(records: Any, column: int, start: int, control: Any, head: int) -> None:
+    """Put the records from ``start`` on before the free chain that begins at ``control[-1, head]``."""
+    records[start:, column] = np.arange(start + 1, len(records) + 1)
+    if len(records) > start:
+        records[-1, column] = control[-1, head]
+        control[-1, head] = start

@@ -1,0 +1,186 @@
+"""The steps of a join: batch by shard, flatten, join. DoFns carry state; the operator decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.coders import TupleCoder, VarIntCoder
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.window import WindowedValue
+from apache_beam.typehints.decorators import no_annotations
+
+from slackwater.transforms.beam.arrow import ArrowBatchCoder
+from slackwater.transforms.beam.outputs import MAIN
+from slackwater.transforms.beam.rows import RowReader
+from slackwater.transforms.beam.shard import Account, pieces, run_shard
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.plan import ARRIVAL, JoinPlan
+
+BATCH_ROWS: Final = 1 << 14
+SIDE_OUTPUTS: Final = ("late", "punctuations", "metrics")
+ACCOUNTING: Final = "accounting"
+"""Tag of the internal output with one account per shard, as bytes."""
+
+Piece = tuple[int, tuple[int, pa.RecordBatch]]
+"""(shard, (index of the input, rows))"""
+
+
+class BatchRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
+    """Gathers the rows of a bundle into batches and splits these by shard.
+
+    Rows are numbered in the order in which the worker sees them; where that order is not the order of
+    arrival, the join needs an arrival column.
+    """
+
+    def __init__(self, plan: JoinPlan, which: int, reader: RowReader) -> None:
+        self._plan, self._which, self._reader = plan, which, reader
+        self._place = 0
+        self._rows: dict[Any, list[Any]] = {}
+
+    def start_bundle(self) -> None:
+        self._rows = {}
+
+    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[Piece]:
+        rows = self._rows.setdefault(window, [])
+        rows.append(element)
+        if len(rows) >= BATCH_ROWS:
+            yield from self._batch(self._rows.pop(window))
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for window, rows in self._rows.items():
+            for piece in self._batch(rows):
+                yield WindowedValue(piece, window.max_timestamp(), [window])
+        self._rows = {}
+
+    def _batch(self, rows: Sequence[Any]) -> Iterator[Piece]:
+        batch = self._reader.read(rows, self._place)
+        for shard, part in pieces(self._plan, self._which, batch, self._place):
+            yield shard, (self._which, part)
+        self._place += len(rows)
+
+
+class SplitBatches(beam.DoFn):  # type: ignore[misc, unused-ignore]
+    """Splits batches by shard; batches that carry no place within the input follow each other."""
+
+    def __init__(self, plan: JoinPlan, which: int) -> None:
+        self._plan, self._which = plan, which
+        self._place = 0
+
+    def process(self, element: pa.RecordBatch) -> Iterator[Piece]:
+        schema = self._plan.schemas[self._plan.inputs[self._which]]
+        hidden = [ARRIVAL] if ARRIVAL in element.schema.names else []
+        batch = element.select([*schema.names, *hidden])
+        for shard, part in pieces(self._plan, self._which, batch, self._place):
+            yield shard, (self._which, part)
+        self._place += element.num_rows
+
+
+class JoinShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
+    """Keeps the pieces of a shard until the window ends, then joins them in arrival order.
+
+    For bounded inputs: the runner may deliver in any order, and fires the timer when all is there. Memory is
+    bounded by the rows of one shard.
+    """
+
+    PIECES = BagStateSpec("pieces", TupleCoder((VarIntCoder(), ArrowBatchCoder())))
+    END = TimerSpec("end", TimeDomain.WATERMARK)
+    _HELD: Final = beam.DoFn.StateParam(PIECES)
+    _END: Final = beam.DoFn.TimerParam(END)
+
+    def __init__(self, plan: JoinPlan, numbered: bool) -> None:
+        self._plan, self._numbered = plan, numbered
+
+    def process(
+        self,
+        element: Piece,
+        held: Any = _HELD,
+        end: Any = _END,
+        window: Any = beam.DoFn.WindowParam,
+    ) -> None:
+        held.add(element[1])
+        end.set(window.max_timestamp())
+
+    @on_timer(END)
+    def finish(self, shard: int = beam.DoFn.KeyParam, held: Any = _HELD) -> Iterator[Any]:
+        """Join what has been kept."""
+        for output in run_shard(self._plan, shard, held.read(), self._numbered):
+            if isinstance(output, Account):
+                _count(output)
+                yield beam.pvalue.TaggedOutput(ACCOUNTING, output.dumps())
+            elif output[0] == MAIN:
+                yield output[1]
+            else:
+                yield beam.pvalue.TaggedOutput(*output)
+        held.clear()
+
+
+def _count(account: Account) -> None:
+    """Report to Beam's metrics, namespace ``slackwater``."""
+    Metrics.counter("slackwater", "results").inc(account.accounting.results)
+    for (_, reason), n in account.accounting.late.items():
+        Metrics.counter("slackwater", f"late_{reason}").inc(n)
+
+
+def join_batches(
+    inputs: Mapping[str, beam.PCollection],
+    plan: JoinPlan,
+    readers: Mapping[str, RowReader] | None = None,
+    numbered: bool = False,
+) -> dict[str, beam.PCollection]:
+    """Apply the steps of a join; every output consists of record batches, except the accounting.
+
+    Args:
+        inputs: PCollections by name; of rows where there is a reader for them, else of record batches.
+        plan: the join.
+        readers: how rows become batches.
+        numbered: whether results and late rows get the hidden column with their number.
+    """
+    refuse_unbounded(inputs)
+    steps: list[Any] = []
+    for which, name in enumerate(plan.inputs):
+        reader = (readers or {}).get(name)
+        split = SplitBatches(plan, which) if reader is None else BatchRows(plan, which, reader)
+        step = beam.ParDo(split).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
+        steps.append(inputs[name] | f"Batch {name}" >> step)
+    joined = (
+        tuple(steps)
+        | "Flatten" >> beam.Flatten()
+        | "Join" >> beam.ParDo(JoinShard(plan, numbered)).with_outputs(*SIDE_OUTPUTS, ACCOUNTING, main=MAIN)
+    )
+    outputs = {tag: joined[tag] for tag in (MAIN, *SIDE_OUTPUTS, ACCOUNTING)}
+    for tag, pcollection in outputs.items():
+        pcollection.element_type = bytes if tag == ACCOUNTING else pa.RecordBatch
+    return outputs
+
+
+def refuse_unbounded(inputs: Mapping[str, beam.PCollection]) -> None:
+    """Raise if an input never ends: this version joins at the end of a bounded input."""
+    for name, pcollection in inputs.items():
+        if not pcollection.is_bounded:
+            raise ConfigError(
+                f"input {name!r} is unbounded, and live runs come with a later version; read bounded input "
+                "such as files",
+                "input",
+            )
+
+
+class ArrowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
+    """A join of PCollections of Arrow record batches, for pipelines that never unpack rows.
+
+    Takes ``{input: PCollection[pa.RecordBatch]}``. Batches may carry the hidden arrival column; results and
+    late rows do. Returns a mapping with the tags ``out``, ``late``, ``punctuations``, ``metrics`` (record
+    batches) and ``accounting`` (bytes for ``Account.loads``, one per shard that had rows).
+    """
+
+    def __init__(self, plan: JoinPlan) -> None:
+        super().__init__()
+        self._plan = plan
+
+    @no_annotations
+    def expand(self, inputs: dict[str, beam.PCollection]) -> dict[str, beam.PCollection]:
+        return join_batches(inputs, self._plan, numbered=True)

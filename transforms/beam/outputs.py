@@ -1,0 +1,55 @@
+"""The outputs of a transform with one main output and several others."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import apache_beam as beam
+
+MAIN: Final = "out"
+"""Tag of the main output."""
+_MAIN_ALIASES: Final = frozenset({"output", "main", "results"})
+
+
+class JoinOutputs(dict[str, beam.PCollection]):
+    """PCollections by tag, of which one is the main one.
+
+    ``items`` and ``keys`` give all of them, so that Beam knows each as an output of the transform. Where a
+    single output is asked for there is one: ``len`` is 1 and ``values`` gives the main output. This is what
+    Beam YAML looks at to read ``input: joined`` as the main output, next to ``input: joined.late``.
+    """
+
+    def __len__(self) -> int:
+        return 1
+
+    def __contains__(self, tag: object) -> bool:
+        return super().__contains__(tag) or tag in _MAIN_ALIASES
+
+    def __missing__(self, tag: str) -> beam.PCollection:
+        if tag in _MAIN_ALIASES:
+            return self[MAIN]
+        raise KeyError(f"there is no output {tag!r}; there are {', '.join(self)}")
+
+    def values(self) -> Any:
+        """The main output alone."""
+        return {MAIN: self[MAIN]}.values()
+
+    @property
+    def main(self) -> beam.PCollection:
+        """Joined rows, or counts."""
+        return self[MAIN]
+
+    @property
+    def late(self) -> beam.PCollection:
+        """Rows that were not joined in time, each with its reason."""
+        return self["late"]
+
+    @property
+    def punctuations(self) -> beam.PCollection:
+        """Punctuations that hold for the results."""
+        return self["punctuations"]
+
+    @property
+    def metrics(self) -> beam.PCollection:
+        """Measurements of the join while it runs."""
+        return self["metrics"]

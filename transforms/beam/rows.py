@@ -1,0 +1,189 @@
+"""Rows of Beam's schemas to Arrow batches and back."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import decimal
+import typing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
+from types import UnionType
+from typing import Any, Final, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.typehints.schemas import named_fields_from_element_type
+from apache_beam.utils.timestamp import Timestamp
+
+from slackwater.transforms.errors import ConfigError, SlackwaterError
+
+_ARROW: Final[dict[Any, pa.DataType]] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    np.bool_: pa.bool_(),
+    np.int8: pa.int8(),
+    np.int16: pa.int16(),
+    np.int32: pa.int32(),
+    np.int64: pa.int64(),
+    np.uint8: pa.uint8(),
+    np.uint16: pa.uint16(),
+    np.uint32: pa.uint32(),
+    np.uint64: pa.uint64(),
+    np.float32: pa.float32(),
+    np.float64: pa.float64(),
+    Timestamp: pa.timestamp("us", "UTC"),
+    datetime.datetime: pa.timestamp("us"),
+    datetime.date: pa.date32(),
+    decimal.Decimal: pa.decimal128(38, 9),
+}
+
+
+class RowSchema(NamedTuple):
+    """The columns of an input, for Arrow and for Beam."""
+
+    arrow: pa.Schema
+    types: dict[str, Any]
+    """Beam's type of each column."""
+
+
+def row_schema(name: str, element_type: Any, whole: Collection[str] = ()) -> RowSchema:
+    """Return the columns of a PCollection of schema'd rows; raise ConfigError where they have no type.
+
+    Args:
+        name: name of the input, for messages.
+        element_type: type of its elements.
+        whole: columns to be taken as integers even where they are floats: readers that know no missing
+            integers make floats of them.
+    """
+    fields: Sequence[tuple[str, Any]] = ()
+    with contextlib.suppress(TypeError, ValueError):
+        fields = named_fields_from_element_type(element_type)
+    if not fields:
+        raise ConfigError(
+            f"input {name!r} has elements without a schema ({element_type}); use beam.Row or NamedTuple with "
+            "typed fields, or give the columns with with_schemas",
+            "input",
+        )
+    columns, types = [], {}
+    for column, type_ in fields:
+        arrow = _arrow_type(type_)
+        if arrow is None:
+            raise ConfigError(
+                f"column {column!r} of input {name!r} has type {type_}, which has no counterpart in Arrow; "
+                "give it one, in MapToFields with output_type",
+                "input",
+            )
+        as_whole = column in whole and pa.types.is_floating(arrow)
+        columns.append((column, pa.int64() if as_whole else arrow))
+        types[column] = (int | None) if as_whole else type_
+    return RowSchema(pa.schema(columns), types)
+
+
+def arrow_row_schema(schema: pa.Schema) -> RowSchema:
+    """Return the columns of an input whose Arrow schema is given; every value may be missing."""
+    return RowSchema(schema, {field.name: beam_type(field.type) for field in schema})
+
+
+def _arrow_type(type_: Any) -> pa.DataType | None:
+    if typing.get_origin(type_) in (typing.Union, UnionType):
+        (type_, *others) = [t for t in typing.get_args(type_) if t is not type(None)]
+        if others:
+            return None
+    origin = typing.get_origin(type_)
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        inner = _arrow_type(typing.get_args(type_)[0])
+        return None if inner is None else pa.list_(inner)
+    return _ARROW.get(type_)
+
+
+def beam_type(type_: pa.DataType) -> Any:
+    """Return Beam's type of the values of an Arrow type, missing ones included."""
+    if pa.types.is_dictionary(type_):
+        return beam_type(type_.value_type)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return Sequence[beam_type(type_.value_type)] | None  # type: ignore[misc]
+    exact = {
+        arrow: python
+        for python, arrow in _ARROW.items()
+        if python not in (int, float, bool, datetime.datetime)
+    }
+    exact |= {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
+    tests: list[tuple[Any, Any]] = [
+        (pa.types.is_timestamp, Timestamp),
+        (pa.types.is_large_string, str),
+        (pa.types.is_date, datetime.date),
+        (pa.types.is_decimal, decimal.Decimal),
+        (pa.types.is_null, str),
+    ]
+    python = exact.get(type_) or next((found for test, found in tests if test(type_)), Any)
+    return Any if python is Any else python | None
+
+
+class RowReader:
+    """Makes a batch of rows: attributes of rows or NamedTuples, items of dicts.
+
+    Args:
+        name: name of the input, for messages.
+        schema: columns of the batch.
+    """
+
+    def __init__(self, name: str, schema: pa.Schema) -> None:
+        self._name, self._schema = name, schema
+
+    def read(self, rows: Sequence[Any], place: int) -> pa.RecordBatch:
+        """Return the rows as a batch; ``place`` is the number of the first one, for messages."""
+        names = self._schema.names
+        if isinstance(rows[0], Mapping):
+            columns: Any = [[row.get(name) for row in rows] for name in names]
+        elif len(names) == 1:
+            columns = [[getattr(row, names[0]) for row in rows]]
+        else:
+            columns = list(zip(*map(attrgetter(*names), rows), strict=True))
+        arrays = [
+            self._array(field, values, place) for field, values in zip(self._schema, columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, field: pa.Field, values: Sequence[Any], place: int) -> pa.Array:
+        try:
+            if pa.types.is_timestamp(field.type) and any(isinstance(value, Timestamp) for value in values):
+                micros = [None if value is None else value.micros for value in values]
+                return pa.array(micros, pa.timestamp("us", field.type.tz)).cast(field.type)
+            if pa.types.is_integer(field.type) and any(isinstance(value, float) for value in values):
+                values = [None if value is None or np.isnan(value) else value for value in values]
+            return pa.array(values, field.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            reason = str(error).split("\n", 1)[0].rstrip(".")
+            raise SlackwaterError(
+                f"input {self._name!r}, column {field.name!r}, rows {place} to {place + len(values) - 1}: "
+                f"{reason}; the values must have the declared type, {field.type}"
+            ) from None
+
+
+class UnpackRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
+    """Yields every row of a batch as ``beam.Row``."""
+
+    def process(self, element: pa.RecordBatch) -> Iterator[beam.Row]:
+        names = element.schema.names
+        for values in zip(*map(_values, element.columns), strict=True):
+            yield beam.Row(**dict(zip(names, values, strict=True)))
+
+
+def _values(column: pa.Array) -> Any:
+    if pa.types.is_timestamp(column.type):
+        micros = pc.cast(column, pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_pylist()
+        return [None if value is None else Timestamp(micros=value) for value in micros]
+    return column.to_pylist()
+
+
+def unpack(batches: beam.PCollection, label: str, types: Mapping[str, Any]) -> beam.PCollection:
+    """Return the rows of batches as a PCollection with a schema."""
+    row_type = RowTypeConstraint.from_fields(list(types.items()))
+    return batches | label >> beam.ParDo(UnpackRows()).with_output_types(row_type)

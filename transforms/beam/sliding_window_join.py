@@ -1,0 +1,148 @@
+"""SlidingWindowJoin for Beam pipelines in Python and in YAML."""
+
+# Annotations stay objects here: Beam YAML makes the config schema of the constructor's.
+
+from typing import Any, Final
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.typehints.decorators import no_annotations
+
+from slackwater.transforms.beam.join import SIDE_OUTPUTS, join_batches, refuse_unbounded
+from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
+from slackwater.transforms.beam.rows import (
+    RowReader,
+    RowSchema,
+    arrow_row_schema,
+    beam_type,
+    row_schema,
+    unpack,
+)
+from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan, bind
+
+LATE_TYPES: Final[dict[str, Any]] = {
+    "input": str,
+    "reason": str,
+    "ts": int | None,
+    "arrival": int | None,
+    "row": str,
+}
+JSON_TYPES: Final[dict[str, Any]] = {"json": str}
+"""Columns of the punctuations and of the metrics."""
+
+
+class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
+    """Joins 2 to 8 inputs whose rows may come out of order, over sliding windows of event time.
+
+    Takes ``{input name: PCollection}`` of rows with a schema. The main output has every column of every input
+    as ``<input>_<column>`` and ``ts``, the result's timestamp; rows that could not be joined in time are in
+    the output ``late`` with their reason. Inputs must be bounded.
+
+    Args:
+        time: Event-time column, one name for all inputs or {input: column}; integer, timestamp or date.
+        window: How far back a row may be to be joined, such as 5s, or {input: duration}.
+        where: Join condition in SQL, such as orders.id = clicks.order_id; none joins all within the windows.
+        arrival: Integer column with the order of arrival over all inputs, or {input: column}; default is the
+            order in which the runner delivers the rows, which only in-process runners keep.
+        time_unit: Unit of integer event times: s, ms, us or ns.
+        disorder: Disorder strategy and its options, such as {strategy: fixed, slack: 2s}.
+        join: Join strategy and its options.
+        shedding: Shedding strategy and its options.
+        output: Joined rows, or counts for the number of results per timestamp.
+        shards: Parts that the join is split into by key, worked on in parallel.
+        guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
+
+    Raises:
+        ConfigError: A setting is wrong, or does not fit the inputs.
+    """
+
+    def __init__(
+        self,
+        *,
+        time: Any,
+        window: Any,
+        where: str | None = None,
+        arrival: Any = None,
+        time_unit: str = "ms",
+        disorder: dict[str, Any] | None = None,
+        join: dict[str, Any] | None = None,
+        shedding: dict[str, Any] | None = None,
+        output: str = "rows",
+        shards: int = 1,
+        guard: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        settings = {
+            "time": time,
+            "window": window,
+            "where": where,
+            "arrival": arrival,
+            "time_unit": time_unit,
+            "disorder": disorder,
+            "join": join,
+            "shedding": shedding,
+            "output": output,
+            "shards": shards,
+            "guard": guard,
+        }
+        self._config = JoinConfig.read({key: value for key, value in settings.items() if value is not None})
+        self._schemas: dict[str, pa.Schema] = {}
+
+    def with_schemas(self, schemas: dict[str, pa.Schema]) -> "SlidingWindowJoin":
+        """Give the columns of inputs whose elements have no schema: dicts, or Arrow record batches."""
+        self._schemas = dict(schemas)
+        return self
+
+    @no_annotations
+    def expand(self, inputs: dict[str, beam.PCollection]) -> JoinOutputs:
+        if not isinstance(inputs, dict):
+            raise ConfigError(
+                f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs with names: {{name: PCollection, …}}", "input"
+            )
+        refuse_unbounded(inputs)
+        schemas = {name: self._row_schema(name, pcollection) for name, pcollection in inputs.items()}
+        plan = bind(self._config, {name: schema.arrow for name, schema in schemas.items()})
+        readers = {
+            name: RowReader(name, schemas[name].arrow)
+            for name, pcollection in inputs.items()
+            if pcollection.element_type is not pa.RecordBatch
+        }
+        batches = join_batches(inputs, plan, readers)
+        late, punctuations, metrics = (batches[tag] for tag in SIDE_OUTPUTS)
+        return JoinOutputs(
+            {
+                MAIN: unpack(batches[MAIN], "Rows", _result_types(plan, schemas)),
+                "late": unpack(late, "Late rows", LATE_TYPES),
+                "punctuations": unpack(punctuations, "Punctuation rows", JSON_TYPES),
+                "metrics": unpack(metrics, "Metric rows", JSON_TYPES),
+            }
+        )
+
+    def _row_schema(self, name: str, pcollection: beam.PCollection) -> RowSchema:
+        if name in self._schemas:
+            return arrow_row_schema(self._schemas[name])
+        config = self._config
+        whole = {
+            column if isinstance(column, str) else column.get(name, "")
+            for column in (config.time, config.arrival)
+            if column is not None
+        }
+        return row_schema(name, pcollection.element_type, whole)
+
+
+def _result_types(plan: JoinPlan, schemas: dict[str, RowSchema]) -> dict[str, Any]:
+    """Columns of the main output: the inputs' own types, as Beam knows them."""
+    if plan.config.output == "counts":
+        return {"ts": _time_type(plan), "count": int}
+    types = {
+        f"{name}_{column}": type_
+        for name, schema in schemas.items()
+        for column, type_ in schema.types.items()
+    }
+    return {**types, "ts": _time_type(plan)}
+
+
+def _time_type(plan: JoinPlan) -> Any:
+    return int if pa.types.is_integer(plan.time_type) else beam_type(plan.time_type)

@@ -1,0 +1,194 @@
+"""``sliding_window_join``: from DataFrames to DataFrames."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StringType, StructType
+
+from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, JoinPlan, bind
+from slackwater.transforms.spark.packing import (
+    LATE,
+    OUTPUT,
+    OUTPUT_ARROW,
+    PACKED,
+    RESULT,
+    Packed,
+    from_blob,
+    pack,
+    shard_keys,
+)
+from slackwater.transforms.spark.processor import JoinProcessor
+from slackwater.transforms.spark.shard import Shard
+
+PACK_ROWS: Final = 1 << 17
+_PARTITION_SHIFT: Final = 40
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class JoinOutputs:
+    """The outputs of a join, as streaming or as batch DataFrames.
+
+    ``results`` and ``late`` are views of ``packed``. In streaming, a query on each of them runs the join
+    twice; to write both from one query, start it on ``packed`` and take the micro-batches apart::
+
+        def write(batch, number):
+            batch.persist()
+            joined.unpack(batch).results.write...
+            joined.unpack(batch).late.write...
+            batch.unpersist()
+
+        joined.packed.writeStream.foreachBatch(write).start()
+    """
+
+    results: DataFrame
+    late: DataFrame
+    punctuations: DataFrame
+    """Empty: no strategy propagates punctuations yet."""
+    metrics: DataFrame
+    """Empty: no strategy reports metrics yet."""
+    packed: DataFrame
+    """Everything the shards gave, as rows of ``packing.OUTPUT``."""
+    plan: JoinPlan
+
+    def unpack(self, packed: DataFrame) -> JoinOutputs:
+        """Return the outputs that are in ``packed``, a micro-batch of this join's own packed DataFrame."""
+        return unpack(packed, self.plan)
+
+
+def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> JoinOutputs:
+    """Join two to eight DataFrames over sliding windows, tolerating disorder as the settings say.
+
+    Streaming: rows of one micro-batch have arrived before those of the next; within a micro-batch they are
+    taken in the order of the ``arrival`` column, else in the order in which Spark reads them, inputs taking
+    turns. What is held back for order stays in the state until newer rows release it. Needs the RocksDB state
+    store (``spark.sql.streaming.stateStore.providerClass``); the number of shuffle partitions at the time of
+    the call should be that of the query.
+
+    Batch: everything is one finite input, and everything held is released at its end. A shard's rows must fit
+    into a worker's memory.
+
+    Args:
+        streams: the inputs by name, all streaming or all batch; the names are used in the settings.
+        settings: as in a template: ``time``, ``window``, ``where``, ``arrival``, ``disorder``, ``shards``, ….
+
+    Raises:
+        ConfigError: A setting is wrong or does not fit the columns.
+    """
+    kinds = {frame.isStreaming for frame in streams.values()}
+    if len(kinds) > 1:
+        raise ConfigError("some inputs are streaming and some are batch DataFrames; make them alike", "input")
+    plan = bind(JoinConfig.read(dict(settings)), {name: _arrow(f.schema) for name, f in streams.items()})
+    partitions = int(next(iter(streams.values())).sparkSession.conf.get("spark.sql.shuffle.partitions"))
+    keys = shard_keys(plan.config.shards, partitions)
+    packed = [
+        frame.mapInArrow(_packer(plan, i, keys), PACKED) for i, frame in enumerate(streams.values())
+    ]
+    return unpack(join_packed(reduce(DataFrame.union, packed), plan), plan)
+
+
+def join_packed(packed: DataFrame, plan: JoinPlan) -> DataFrame:
+    """Join rows of ``packing.PACKED``; return rows of ``packing.OUTPUT``.
+
+    Of a streaming DataFrame, inputs end when their marks say so; of a batch DataFrame, with the last row.
+    """
+    shards = packed.groupBy("shard")
+    if packed.isStreaming:
+        processor = JoinProcessor(plan, uuid.uuid4().hex)
+        return shards.transformWithState(processor, OUTPUT, "Append", "None")
+    return shards.applyInArrow(_whole_shard(plan), OUTPUT)
+
+
+def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
+    """Return the outputs that are in rows of ``packing.OUTPUT``."""
+    session = packed.sparkSession
+    empty = session.createDataFrame([], StructType().add("json", StringType()))
+    return JoinOutputs(
+        results=_of_kind(packed, RESULT, plan.result_schema),
+        late=_of_kind(packed, LATE, LATE_SCHEMA),
+        punctuations=empty,
+        metrics=empty,
+        packed=packed,
+        plan=plan,
+    )
+
+
+def _of_kind(packed: DataFrame, kind: str, schema: pa.Schema) -> DataFrame:
+    spark_schema = from_arrow_schema(schema)
+    return packed.where(packed.kind == kind).mapInArrow(_unpacker(to_arrow_schema(spark_schema)), spark_schema)
+
+
+def _arrow(schema: StructType) -> pa.Schema:
+    return pa.schema([(field.name, field.type) for field in to_arrow_schema(schema)])
+
+
+def _packer(plan: JoinPlan, which: int, keys: list[int]) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    """Return the function that packs a partition of an input."""
+    schema = plan.schemas[plan.inputs[which]]
+
+    def packed(batches: Iterable[pa.RecordBatch]) -> Batches:
+        place = TaskContext.get().partitionId() << _PARTITION_SHIFT
+        for table in _larger(batches):
+            batch = table.cast(schema).combine_chunks().to_batches()[0]
+            arrival = pa.array(place + np.arange(batch.num_rows, dtype=np.int64))
+            yield pack(plan, which, batch.append_column(ARRIVAL, arrival), keys, place)
+            place += batch.num_rows
+
+    return packed
+
+
+def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put batches together to about PACK_ROWS rows."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            rows += batch.num_rows
+        if rows >= PACK_ROWS:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _unpacker(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def unpacked(batches: Iterable[pa.RecordBatch]) -> Batches:
+        for packed in batches:
+            for blob in packed.column("blob"):
+                yield from_blob(blob.as_buffer()).cast(schema)
+
+    return unpacked
+
+
+def _whole_shard(plan: JoinPlan) -> Callable[[Any, Batches], Batches]:
+    """Return the function that replays a shard from its first to its last row."""
+
+    def replay(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        shard_key = key[0].as_py()
+        rows = (
+            Packed(which.as_py(), place.as_py(), blob.as_buffer())
+            for batch in batches
+            for which, place, blob in zip(batch["input"], batch["place"], batch["blob"], strict=True)
+        )
+        for number, (kind, blob) in enumerate(Shard(plan).take(rows, last=True)):
+            columns = [
+                pa.array([value], field.type)
+                for value, field in zip((shard_key, kind, number, blob), OUTPUT_ARROW, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=OUTPUT_ARROW)
+
+    return replay

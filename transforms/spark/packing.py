@@ -1,0 +1,141 @@
+"""Rows in Arrow blobs: what crosses Spark's row format, its shuffle and its state store.
+
+A blob holds many rows of one shard, so that Spark handles thousands of rows as one and the types of Arrow
+stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from slackwater.plugins.contract import Int64s
+from slackwater.transforms.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.replay import arrival_numbers, shards_of, split_by_shard
+
+PACKED: Final = "shard int, input byte, place long, blob binary"
+"""Rows on their way to a shard. ``place`` orders the blobs of an input; ``input`` is MARKS for a row of marks."""
+PACKED_ARROW: Final = pa.schema(
+    [("shard", pa.int32()), ("input", pa.int8()), ("place", pa.int64()), ("blob", pa.binary())]
+)
+OUTPUT: Final = "shard int, kind string, number int, blob binary"
+"""What a shard gave: ``number`` orders the blobs of a shard within a micro-batch."""
+OUTPUT_ARROW: Final = pa.schema(
+    [("shard", pa.int32()), ("kind", pa.string()), ("number", pa.int32()), ("blob", pa.binary())]
+)
+RESULT, LATE, ACCOUNT = "result", "late", "account"
+
+MARKS: Final = -1
+ENDED: Final = (1 << 63) - 1
+"""Mark of an input that has ended."""
+BLOB_ROWS: Final = 1 << 16
+
+
+class Packed(NamedTuple):
+    """One row of the packed form, without its shard."""
+
+    input: int
+    place: int
+    blob: bytes
+
+
+def to_blob(batch: pa.RecordBatch) -> bytes:
+    """Return a batch as bytes, its schema included."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def from_blob(blob: bytes | pa.Buffer) -> pa.RecordBatch:
+    """Return the batch that ``to_blob`` was given."""
+    with pa.ipc.open_stream(blob) as reader:
+        return reader.read_next_batch()
+
+
+def pack(
+    plan: JoinPlan, which: int, batch: pa.RecordBatch, keys: Sequence[int], place: int
+) -> pa.RecordBatch:
+    """Return the rows of one input as packed rows, one for each shard that occurs.
+
+    Args:
+        plan: the join.
+        which: the input.
+        batch: its rows, with the hidden arrival column unless the join names one.
+        keys: the value of Spark's column ``shard`` for each shard.
+        place: where the batch stands among those of its input.
+    """
+    arrival = pa.array(arrival_numbers(plan, which, batch))
+    shards = shards_of(plan, which, batch)
+    names = plan.schemas[plan.inputs[which]].names
+    rows = batch.select(names).append_column(ARRIVAL, arrival)
+    parts = [(keys[shard], to_blob(part)) for shard, part in split_by_shard(rows, shards)]
+    return _packed([key for key, _ in parts], which, place, [blob for _, blob in parts])
+
+
+def pack_marks(marks: Sequence[int], keys: Sequence[int]) -> pa.RecordBatch:
+    """Return a row of marks for every shard: the smallest arrival that each input may still bring."""
+    blob = np.asarray(marks, "<i8").tobytes()
+    return _packed(list(keys), MARKS, 0, [blob] * len(keys))
+
+
+def read_marks(blob: bytes) -> Int64s:
+    """Return the marks that ``pack_marks`` was given."""
+    return np.frombuffer(blob, "<i8").astype(np.int64)
+
+
+def _packed(keys: list[int], which: int, place: int, blobs: list[bytes]) -> pa.RecordBatch:
+    n = len(keys)
+    columns: list[Any] = [keys, [which] * n, [place] * n, blobs]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, PACKED_ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=PACKED_ARROW)
+
+
+def blobs_of(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Yield blobs of about BLOB_ROWS rows each; small batches are put together, none is cut."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= BLOB_ROWS:
+            yield to_blob(_one(waiting))
+            waiting, rows = [], 0
+    if rows:
+        yield to_blob(_one(waiting))
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def shard_keys(shards: int, partitions: int) -> list[int]:
+    """Return a key for each shard, such that Spark's hash spreads the shards evenly over the partitions."""
+    keys: list[int] = []
+    free: list[list[int]] = [[] for _ in range(partitions)]
+    candidate = 0
+    for shard in range(shards):
+        wanted = free[shard % partitions]
+        while not wanted:
+            free[_spark_hash(candidate) % partitions].append(candidate)
+            candidate += 1
+        keys.append(wanted.pop(0))
+    return keys
+
+
+def _spark_hash(value: int) -> int:
+    """Spark's ``hash`` of an int: Murmur3 with seed 42, signed."""
+    mask = 0xFFFFFFFF
+    k = value * 0xCC9E2D51 & mask
+    k = (k << 15 | k >> 17) & mask
+    h = 42 ^ (k * 0x1B873593 & mask)
+    h = (h << 13 | h >> 19) & mask
+    h = (h * 5 + 0xE6546B64) & mask
+    h ^= 4
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        h = (h ^ h >> shift) * factor & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h

@@ -1,0 +1,91 @@
+"""A Spark session that suits joins: quiet, local unless told otherwise, with the state store they need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from slackwater.transforms.errors import SlackwaterError
+
+DEFAULT_MASTER: Final = "local[2]"
+_STREAMING: Final = "org.apache.spark.sql.execution.streaming"
+STREAMING_CONF: Final = {
+    "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+"""What a query of ours needs: state in RocksDB, cheap checkpoints, few (large) blobs in one Arrow batch."""
+_SESSION_CONF: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.maxResultSize": "0",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def require_java() -> None:
+    """Raise unless there is a Java to run Spark with."""
+    home = os.environ.get("JAVA_HOME")
+    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
+        raise SlackwaterError(
+            "runner spark needs Java 17 or later, and there is none; install a JDK and put it on PATH, or set "
+            "JAVA_HOME, or use --runner local"
+        )
+
+
+def start_session(master: str | None = None, app: str = "slackwater") -> SparkSession:
+    """Start a session, or return the running one.
+
+    A local session listens on loopback only. What the JVM has to say goes to a log file in the folder for
+    temporary files, which is named if the start fails.
+    """
+    require_java()
+    master = master or DEFAULT_MASTER
+    conf = dict(_SESSION_CONF)
+    if not master.startswith("local"):
+        for key in ("spark.driver.bindAddress", "spark.driver.host"):
+            del conf[key]
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(app)
+    for key, value in (conf | STREAMING_CONF).items():
+        builder = builder.config(key, value)
+    with _quiet_jvm() as log:
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            raise SlackwaterError(
+                f"Spark did not start on {master!r}: {str(error).splitlines()[0]}; see {log} for what it said"
+            ) from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextmanager
+def _quiet_jvm() -> Iterator[str]:
+    """Let a process that is started meanwhile write its messages to a file instead of the console."""
+    handle, log = tempfile.mkstemp(prefix="slackwater-spark-", suffix=".log")
+    sys.stderr.flush()
+    saved = os.dup(2)
+    os.dup2(handle, 2)
+    os.close(handle)
+    try:
+        yield log
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
