@@ -55,7 +55,7 @@ def run(pipeline: Pipeline, *, spark: bool = False, progress: Progress | None = 
     started = time.perf_counter()
     assembly = assemble(pipeline, _schema_of_source)
     _refuse_unordered(assembly)
-    runner, options, warnings = _spark() if spark else (FnApiRunner(), PipelineOptions(flags=[]), [])
+    runner, options, warnings = spark_runner() if spark else (FnApiRunner(), PipelineOptions(flags=[]), [])
     with tempfile.TemporaryDirectory(prefix="slackwater-") as folder, _Sinks(assembly) as sinks:
         spool = Spool(Path(folder))
         job = beam.Pipeline(runner=runner, options=options)
@@ -96,8 +96,8 @@ def _refuse_unordered(assembly: Assembly) -> None:
                 raise node_error(node, ConfigError(fault, "input"))
 
 
-def _spark() -> tuple[Any, PipelineOptions, list[str]]:
-    """The Spark runner, its options, and a warning if its job server is not the one of this Beam."""
+def spark_runner() -> tuple[Any, PipelineOptions, list[str]]:
+    """Return the Spark runner, its options, and warnings: a job server may be of another version."""
     launcher = java()
     jar = job_server_jar(beam.__version__, Path(JavaJarServer.JAR_CACHE))
     flags = [

@@ -59,8 +59,8 @@ def run(
 
     Args:
         pipeline: what to run.
-        progress: told how many rows have been joined.
-        session: where to run; if None, a session is started and stopped again.
+        progress: told how many rows have been read, after each micro-batch.
+        session: where to run; if None, the active session, else one that is started and stopped again.
         master: Spark master of a session started here, by default two local cores.
         rows_per_batch: rows of each input per micro-batch, at most; changes no result.
 
@@ -70,6 +70,7 @@ def run(
     require_java()
     assembly = assemble(pipeline, lambda node: source_schema(_source(node.config)))
     asked = time.perf_counter()
+    session = session or SparkSession.getActiveSession()
     own = start_session(master) if session is None else None
     started = time.perf_counter()
     try:
@@ -111,6 +112,7 @@ class SparkRun:
             self._session.conf.set(key, value)
         self._session.dataSource.register(JobSource)
         self._outlets: dict[Port, Outlets] = {}
+        self._feeds: dict[Port, Feed] = {}
         self.joins: dict[str, tuple[JoinPlan, Accounting]] = {}
         self.warnings: list[str] = []
 
@@ -127,6 +129,7 @@ class SparkRun:
                         sink = Sink(node.config, self._assembly.schemas[port])
                         sinks.append(sink)
                         self._outlets.setdefault(root, Outlets()).sinks.append((steps, sink))
+                self._progress.total(self._rows_to_read())
                 for node in self._pipeline.nodes:
                     if isinstance(node.config, Read | Create) and Port(node.name) in self._outlets:
                         self._copy(Port(node.name))
@@ -155,7 +158,7 @@ class SparkRun:
             for row in sorted(batch.toArrow().to_pylist(), key=lambda row: row["place"]):
                 self._outlets[port].write(from_blob(row["blob"]))
 
-        self._query(port.node, self._source(job), write)
+        self._query(port.node, job, self._source(job), write)
 
     def _join(self, name: str) -> None:
         node, plan = self._pipeline.node(name), self._assembly.plans[name]
@@ -173,18 +176,14 @@ class SparkRun:
                     self._outlets.setdefault(port, Outlets()).sinks.append(((), sink))
 
             def write(batch: DataFrame, number: int) -> None:
-                done = sum(int(account.received.sum()) for account, _ in accounts.values())
                 rows = batch.toArrow().sort_by([("shard", "ascending"), ("number", "ascending")])
                 for shard, kind, blob in zip(rows["shard"], rows["kind"], rows["blob"], strict=True):
                     if kind.as_py() == ACCOUNT:
                         accounts[shard.as_py()] = read_account(plan, blob.as_buffer().to_pybytes())
                     elif ports[kind.as_py()] in self._outlets:
                         self._outlets[ports[kind.as_py()]].write(from_blob(blob.as_buffer()))
-                self._progress.advance(
-                    sum(int(account.received.sum()) for account, _ in accounts.values()) - done
-                )
 
-            self._query(name, join_packed(self._source(job), plan), write)
+            self._query(name, job, join_packed(self._source(job), plan), write)
         total = Accounting(plan.inputs)
         for account, _ in accounts.values():
             total += account
@@ -197,19 +196,35 @@ class SparkRun:
             if isinstance(node.config, JoinConfig):
                 yield from node.inputs.values()
 
+    def _rows_to_read(self) -> int:
+        """Rows that are read from sources, as far as they can be counted."""
+        ports = [*self._outlets, *self._join_inputs()]
+        return sum(sum(self._feed(port).sizes) for port in ports if self._is_source(port))
+
+    def _is_source(self, port: Port) -> bool:
+        root, _ = self._origin(port)
+        return isinstance(self._pipeline.node(root.node).config, Read | Create)
+
     def _feed(self, port: Port) -> Feed:
+        if port not in self._feeds:
+            self._feeds[port] = self._make_feed(port)
+        return self._feeds[port]
+
+    def _make_feed(self, port: Port) -> Feed:
         root, steps = self._origin(port)
         schema = self._assembly.schemas[root]
         config = self._pipeline.node(root.node).config
         if isinstance(config, Read | Create):
             return Feed(config, schema, tuple(sorted(self._times(root))), steps)
-        return Feed(Read("parquet", str(self._file(root))), schema, (), steps)
+        return Feed(Read("parquet", str(self._file(root))), schema, (), steps, kept=True)
 
     def _times(self, source: Port) -> set[str]:
         """Event-time columns that joins read from a source, directly or through filters."""
         times: set[str] = set()
         for name, plan in self._assembly.plans.items():
-            for port, column in zip(self._pipeline.node(name).inputs.values(), plan.time_columns, strict=True):
+            for port, column in zip(
+                self._pipeline.node(name).inputs.values(), plan.time_columns, strict=True
+            ):
                 root, steps = self._origin(port)
                 if root == source and all(isinstance(step, Filter) for step in steps):
                     times.add(column)
@@ -224,8 +239,8 @@ class SparkRun:
         options = {"job": encode(job), "pieces": json.dumps(job.pieces())}
         return self._session.readStream.format(FORMAT).options(**options).load()
 
-    def _query(self, name: str, frame: DataFrame, write: Any) -> None:
-        """Run a query to its end; what ``write`` raises is raised here."""
+    def _query(self, name: str, job: Job, frame: DataFrame, write: Any) -> None:
+        """Run a query on a job to its end; what ``write`` raises is raised here."""
         faults: list[BaseException] = []
 
         def guarded(batch: DataFrame, number: int) -> None:
@@ -234,6 +249,7 @@ class SparkRun:
             except BaseException as error:
                 faults.append(error)
                 raise
+            self._progress.advance(job.source_rows(number))
 
         query = (
             frame.writeStream.foreachBatch(guarded)

@@ -33,7 +33,7 @@ class JobSource(DataSource):
     def schema(self) -> str:
         return "shard int, input byte, place long, blob binary"
 
-    def streamReader(self, schema: Any) -> JobReader:  # noqa: N802
+    def streamReader(self, schema: Any) -> JobReader:
         return JobReader(self.options["job"], self.options["pieces"])
 
 
@@ -44,18 +44,18 @@ class JobReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._job = job
         self._pieces: list[list[list[int]]] = json.loads(pieces)
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, int]:
         return {"batch": 0}
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         batches = len(self._pieces)
         wanted = batches if isinstance(limit, ReadAllAvailable) else start["batch"] + 1
         return {"batch": min(wanted, batches)}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(1)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """All there is was known when the job was made."""
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

@@ -1,8 +1,8 @@
 """What a query on Spark reads: the files of all inputs of a join, cut into micro-batches.
 
-Files are read as on the other runners. All inputs of a join advance together. With each micro-batch every shard is told
-the smallest arrival that each input may still bring (``packing.pack_marks``), and with the last one that all
-have ended: results do not depend on where the cuts are.
+Files are read as on the other runners. All inputs of a join advance together. With each micro-batch every
+shard is told the smallest arrival that each input may still bring (``packing.pack_marks``), and with the last
+one that all have ended: results do not depend on where the cuts are.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from itertools import accumulate
 from typing import Final
 
@@ -45,6 +45,8 @@ class Feed:
     schema: pa.Schema
     times: tuple[str, ...] = ()
     steps: tuple[Filter | MapToFields, ...] = ()
+    kept: bool = False
+    """Whether the rows are those of another join, kept in a temporary file."""
 
     @cached_property
     def files(self) -> list[str]:
@@ -72,29 +74,36 @@ class Feed:
             row -= size
         return self.end
 
+    def count(self, start: int, stop: int) -> int:
+        """Rows at places from ``start`` up to ``stop``, at most."""
+        return sum(last - first for first, last in self._by_file(start, stop))
+
     def ranges(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Split the places from ``start`` to ``stop`` into ranges of about PIECE_ROWS rows, by file."""
         found: list[tuple[int, int]] = []
         rows = PIECE_ROWS
-        for number, size in enumerate(self.sizes):
-            base = number << FILE_SHIFT
-            first, last = max(start, base), min(stop, base + size)
-            if first < last:
-                if rows >= PIECE_ROWS:
-                    found.append((first, last))
-                    rows = 0
-                else:
-                    found[-1] = (found[-1][0], last)
-                rows += last - first
+        for first, last in self._by_file(start, stop):
+            if rows >= PIECE_ROWS:
+                found.append((first, last))
+                rows = 0
+            else:
+                found[-1] = (found[-1][0], last)
+            rows += last - first
         return found
 
     def read(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows at places from ``start`` up to ``stop``, with their places, steps applied."""
         for batch in self._rows(start, stop):
-            for step in self.steps:
-                batch = apply(step, batch)
-            if batch.num_rows:
-                yield batch
+            rows = reduce(lambda rows, step: apply(step, rows), self.steps, batch)
+            if rows.num_rows:
+                yield rows
+
+    def _by_file(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        for number, size in enumerate(self.sizes):
+            base = number << FILE_SHIFT
+            first, last = max(start, base), min(stop, base + size)
+            if first < last:
+                yield first, last
 
     def _rows(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         if isinstance(self.config, Create):
@@ -112,7 +121,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Job:
-    """What a query reads. Micro-batch k holds the places from ``cuts[k]`` up to ``cuts[k + 1]`` of each feed."""
+    """What a query reads. Micro-batch k holds the places from ``cuts[k]`` up to ``cuts[k + 1]``."""
 
     feeds: tuple[Feed, ...]
     plan: JoinPlan | None
@@ -123,7 +132,7 @@ class Job:
     """For each cut, the smallest arrival of each feed after it."""
 
     def pieces(self) -> list[list[tuple[int, int, int]]]:
-        """For each micro-batch its tasks: an input and a range of its places, or MARKS and the cut they are of."""
+        """For each micro-batch its tasks: an input and a range of places, or MARKS and their cut."""
         found = []
         for k in range(len(self.cuts) - 1):
             tasks = [
@@ -133,6 +142,11 @@ class Job:
             ]
             found.append([*tasks, (MARKS, k + 1, k + 1)])
         return found
+
+    def source_rows(self, batch: int) -> int:
+        """Rows of sources in a micro-batch."""
+        cuts = zip(self.cuts[batch], self.cuts[batch + 1], strict=True)
+        return sum(f.count(*c) for f, c in zip(self.feeds, cuts, strict=True) if not f.kept)
 
     def read(self, which: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Yield the packed rows of a task."""
@@ -161,9 +175,7 @@ def plan_job(feeds: Sequence[Feed], plan: JoinPlan | None, keys: Sequence[int], 
     if plan is None or plan.arrival_columns is None:
         places = _places(feeds, rows_per_batch)
         cuts = [tuple(min(place, feed.end) for feed in feeds) for place in places]
-        marks = [
-            tuple(place if feed.ranges(place, feed.end) else ENDED for feed in feeds) for place in places
-        ]
+        marks = [tuple(place if feed.count(place, feed.end) else ENDED for feed in feeds) for place in places]
     else:
         rows = [sum(feed.sizes) for feed in feeds]
         n = max(1, *(-(-size // rows_per_batch) for size in rows))
@@ -226,7 +238,7 @@ def _between(batches: Iterator[pa.RecordBatch], start: int, stop: int) -> Iterat
 def _read_row_groups(
     file: str, number: int, schema: pa.Schema, start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the row groups of a Parquet file that have rows from ``start`` up to ``stop``, as read_file does."""
+    """Yield the row groups with rows from ``start`` up to ``stop``, as read_file yields whole files."""
     try:
         with pq.ParquetFile(file, pre_buffer=True) as parquet:
             sizes = [parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)]
@@ -234,10 +246,10 @@ def _read_row_groups(
             groups = [g for g, n in enumerate(sizes) if firsts[g] < stop and firsts[g] + n > start]
             at = firsts[groups[0]] if groups else 0
             for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=schema.names):
-                batch = batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(None)
-                places = (number << FILE_SHIFT) + at + np.arange(batch.num_rows, dtype=np.int64)
-                at += batch.num_rows
-                yield batch.append_column(ARRIVAL, pa.array(places))
+                rows = batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(None)
+                places = (number << FILE_SHIFT) + at + np.arange(rows.num_rows, dtype=np.int64)
+                at += rows.num_rows
+                yield rows.append_column(ARRIVAL, pa.array(places))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
         raise SlackwaterError(f"cannot read {file!r}: {str(error).splitlines()[0]}") from None
 

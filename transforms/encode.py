@@ -98,7 +98,9 @@ def time_words(column: pa.Array, unit: str) -> Int64s:
     elif pa.types.is_duration(column.type):
         column = column.cast(pa.duration(unit))
     elif pa.types.is_time(column.type):
-        column = column.cast(pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit))
+        column = column.cast(pa.time64(unit) if unit in ("us", "ns") else pa.time32(unit))
+        if pa.types.is_time32(column.type):
+            column = column.cast(pa.int32())
     return int64s(column.cast(pa.int64(), safe=False))
 
 

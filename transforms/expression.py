@@ -66,6 +66,9 @@ _SWAPPED: Final[dict[type[exp.Expression], str]] = {exp.GT: "<", exp.GTE: "<="}
 _UNARY: Final[dict[type[exp.Expression], str]] = {exp.Not: "not", exp.Neg: "neg", exp.Abs: "abs", exp.Sqrt: "sqrt"}
 _VARIADIC: Final[dict[type[exp.Expression], str]] = {exp.Least: "least", exp.Greatest: "greatest"}
 
+MAX_DEPTH: Final = 200
+_TOO_DEEP: Final = f"the expression is nested more than {MAX_DEPTH} deep; write IN (…) for long chains of OR"
+
 SUPPORTED: Final = (
     "columns, numbers, 'text', TRUE, FALSE, NULL, + - * / %, = <> < <= > >=, AND OR NOT, BETWEEN, IN, "
     "IS [NOT] NULL, abs sqrt least greatest"
@@ -82,6 +85,16 @@ def parse(text: str) -> Expr:
         detail = str(error).split("\n", 1)[0].rstrip(".")
         raise ExpressionError(f"cannot read {text!r}: {detail}") from None
     return _convert(tree)
+
+
+def _shallow(tree: Expr) -> Expr:
+    """Return the tree; raise if it is nested deeper than any code that walks it should have to go."""
+    level: list[Expr] = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [arg for node in level if isinstance(node, Op) for arg in node.args]
+        if not level:
+            return tree
+    raise ExpressionError(_TOO_DEEP)
 
 
 def columns(tree: Expr) -> Iterator[Col]:

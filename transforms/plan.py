@@ -191,7 +191,7 @@ def _time_unit(config: JoinConfig, schemas: Mapping[str, pa.Schema], columns: Se
     if len(kinds) > 1:
         raise ConfigError(
             f"input {kinds['integer']!r} has integer times and input {kinds['timestamp']!r} has timestamps; "
-            "convert one of them with MapToFields",
+            "store both the same way, or name columns that agree",
             "time",
         )
     return min(units, key=lambda u: NANOS[u], default=config.time_unit)

@@ -63,8 +63,11 @@ def row_schema(name: str, element_type: Any, whole: Collection[str] = ()) -> Row
             integers make floats of them.
     """
     fields: Sequence[tuple[str, Any]] = ()
-    with contextlib.suppress(TypeError, ValueError):
-        fields = named_fields_from_element_type(element_type)
+    with contextlib.suppress(TypeError, ValueError, NameError):
+        if isinstance(element_type, type) and issubclass(element_type, tuple):
+            fields = list(typing.get_type_hints(element_type).items())
+        else:
+            fields = named_fields_from_element_type(element_type)
     if not fields:
         raise ConfigError(
             f"input {name!r} has elements without a schema ({element_type}); use beam.Row or NamedTuple with "

@@ -15,7 +15,7 @@ from slackwater.transforms.kernels.heap import pop, push
 MAX_INPUTS = 8
 NEVER = np.iinfo(np.int64).min
 
-KEEP, TOO_OLD, IN_FUTURE = 0, 1, 2
+KEEP, TOO_OLD, IN_FUTURE, NO_TIME = range(4)
 
 
 class ReorderState(NamedTuple):
@@ -34,7 +34,7 @@ class ReorderState(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def track(inputs, ts, progress, past, future, jumped, verdict, out_progress, out_frontier):  # type: ignore[no-untyped-def]
+def track(inputs, ts, known, progress, past, future, jumped, verdict, out_progress, out_frontier):  # type: ignore[no-untyped-def]
     """Judge each arrival and follow the progress of its input.
 
     ``past`` and ``future`` are limits in ticks, negative for none. A row more than ``future`` ahead of every
@@ -48,6 +48,9 @@ def track(inputs, ts, progress, past, future, jumped, verdict, out_progress, out
     for k in range(ts.size):
         i = inputs[k]
         t = ts[k]
+        if not known[k]:
+            verdict[k] = NO_TIME
+            continue
         verdict[k] = KEEP
         if future >= 0 and newest != NEVER and t - newest > future:
             confirmed = jumped[i] != NEVER and abs(t - jumped[i]) <= future

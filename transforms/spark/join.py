@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
@@ -33,6 +33,7 @@ from slackwater.transforms.spark.processor import JoinProcessor
 from slackwater.transforms.spark.shard import Shard
 
 PACK_ROWS: Final = 1 << 17
+_PARTITION: Final = "__partition"
 _PARTITION_SHIFT: Final = 40
 
 Batches = Iterator[pa.RecordBatch]
@@ -95,7 +96,8 @@ def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> Jo
     partitions = int(next(iter(streams.values())).sparkSession.conf.get("spark.sql.shuffle.partitions"))
     keys = shard_keys(plan.config.shards, partitions)
     packed = [
-        frame.mapInArrow(_packer(plan, i, keys), PACKED) for i, frame in enumerate(streams.values())
+        frame.withColumn(_PARTITION, F.spark_partition_id()).mapInArrow(_packer(plan, i, keys), PACKED)
+        for i, frame in enumerate(streams.values())
     ]
     return unpack(join_packed(reduce(DataFrame.union, packed), plan), plan)
 
@@ -128,7 +130,9 @@ def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
 
 def _of_kind(packed: DataFrame, kind: str, schema: pa.Schema) -> DataFrame:
     spark_schema = from_arrow_schema(schema)
-    return packed.where(packed.kind == kind).mapInArrow(_unpacker(to_arrow_schema(spark_schema)), spark_schema)
+    return packed.where(packed.kind == kind).mapInArrow(
+        _unpacker(to_arrow_schema(spark_schema)), spark_schema
+    )
 
 
 def _arrow(schema: StructType) -> pa.Schema:
@@ -136,16 +140,20 @@ def _arrow(schema: StructType) -> pa.Schema:
 
 
 def _packer(plan: JoinPlan, which: int, keys: list[int]) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """Return the function that packs a partition of an input."""
+    """Return the function that packs a partition of an input, numbering its rows.
+
+    The number of the partition comes in a column: the one that a task knows counts over all inputs.
+    """
     schema = plan.schemas[plan.inputs[which]]
 
     def packed(batches: Iterable[pa.RecordBatch]) -> Batches:
-        place = TaskContext.get().partitionId() << _PARTITION_SHIFT
+        rows = 0
         for table in _larger(batches):
-            batch = table.cast(schema).combine_chunks().to_batches()[0]
+            batch = table.select(schema.names).cast(schema).combine_chunks().to_batches()[0]
+            place = (table[_PARTITION][0].as_py() << _PARTITION_SHIFT) + rows
+            rows += batch.num_rows
             arrival = pa.array(place + np.arange(batch.num_rows, dtype=np.int64))
             yield pack(plan, which, batch.append_column(ARRIVAL, arrival), keys, place)
-            place += batch.num_rows
 
     return packed
 

@@ -17,7 +17,7 @@ from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, shards_of, split_by_shard
 
 PACKED: Final = "shard int, input byte, place long, blob binary"
-"""Rows on their way to a shard. ``place`` orders the blobs of an input; ``input`` is MARKS for a row of marks."""
+"""Rows on their way to a shard. ``place`` orders the blobs of an input; MARKS as ``input`` makes it marks."""
 PACKED_ARROW: Final = pa.schema(
     [("shard", pa.int32()), ("input", pa.int8()), ("place", pa.int64()), ("blob", pa.binary())]
 )

@@ -43,7 +43,7 @@ class JoinProcessor(StatefulProcessor):
         self._version = handle.getValueState("version", "token string")
         self._snapshot = handle.getValueState("snapshot", "content binary")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N803
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Return what the rows gave, as rows of ``packing.OUTPUT``."""
         from slackwater.transforms.spark.packing import Packed
 

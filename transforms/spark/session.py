@@ -43,16 +43,16 @@ def require_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
         raise SlackwaterError(
-            "runner spark needs Java 17 or later, and there is none; install a JDK and put it on PATH, or set "
-            "JAVA_HOME, or use --runner local"
+            "runner spark needs Java 17 or later, and there is none; install a JDK and put it on PATH, or "
+            "set JAVA_HOME, or use --runner local"
         )
 
 
 def start_session(master: str | None = None, app: str = "slackwater") -> SparkSession:
     """Start a session, or return the running one.
 
-    A local session listens on loopback only. What the JVM has to say goes to a log file in the folder for
-    temporary files, which is named if the start fails.
+    A local session listens on loopback only. What the JVM writes to standard error is not shown; if the start
+    fails, it is in a file that the message names.
     """
     require_java()
     master = master or DEFAULT_MASTER
@@ -72,6 +72,7 @@ def start_session(master: str | None = None, app: str = "slackwater") -> SparkSe
             raise SlackwaterError(
                 f"Spark did not start on {master!r}: {str(error).splitlines()[0]}; see {log} for what it said"
             ) from error
+    Path(log).unlink()
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -1,0 +1,124 @@
+"""The way in: event times, the guard, row numbers and the progress of every input."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from slackwater.plugins.contract import NEVER, Arrivals, Int8s, Int64s, Snapshot
+from slackwater.transforms.kernels import reorder as kernel
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.times import event_times
+
+_REASON_OF = {kernel.TOO_OLD: "too_late", kernel.IN_FUTURE: "future_time"}
+_YEAR_NANOS = 365 * 86_400 * 10**9
+
+
+class Chunk(NamedTuple):
+    """Arrivals in order: arrival k is the next row of batch ``input[k]``."""
+
+    input: Int8s
+    arrival: Int64s
+    batches: list[pa.RecordBatch]
+
+
+class Refused(NamedTuple):
+    """Rows of one input that never reach the join."""
+
+    which: int
+    reason: str
+    ts: Int64s | None
+    arrival: Int64s
+    rows: pa.RecordBatch
+
+
+class Taken(NamedTuple):
+    """A chunk sorted into rows to join and rows to refuse."""
+
+    arrivals: Arrivals
+    seq: Int64s
+    rows: list[pa.RecordBatch]
+    """The accepted rows of each input."""
+    of_input: list[Int64s]
+    """Where in ``arrivals`` they are."""
+    refused: list[Refused]
+
+
+class Intake:
+    """Judges arrivals one after the other; knows how far each input has come."""
+
+    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
+        m = len(plan.inputs)
+        self._plan = plan
+        guard, setting = plan.config.guard, plan.setting
+        self._past = -1 if guard.past is None else setting.ticks(guard.past)
+        self._future = -1 if guard.future is None else setting.ticks(guard.future)
+        self.warnings: list[str] = []
+        self._progress = np.full(m, NEVER, np.int64)
+        self._jumped = np.full(m, NEVER, np.int64)
+        self._next_seq = np.zeros(m, np.int64)
+        if snapshot:
+            self._progress[:] = snapshot["progress"]
+            self._jumped[:] = snapshot["jumped"]
+            self._next_seq[:] = snapshot["next_seq"]
+
+    def take(self, chunk: Chunk) -> Taken:
+        """Number the rows, read their times and apply the guard."""
+        n = chunk.input.size
+        ts, seq, known = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
+        of_input = [np.flatnonzero(chunk.input == i) for i in range(len(chunk.batches))]
+        for i, (batch, at) in enumerate(zip(chunk.batches, of_input, strict=True)):
+            if at.size:
+                ts[at], known[at] = event_times(batch.column(self._plan.time_columns[i]), self._plan.unit)
+                seq[at] = self._next_seq[i] + np.arange(at.size)
+                self._next_seq[i] += at.size
+        verdict, progress, frontier = np.zeros(n, np.int8), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        kernel.track(
+            chunk.input, ts, known, self._progress, self._past, self._future, self._jumped,
+            verdict, progress, frontier,
+        )  # fmt: skip
+        arrivals = Arrivals(chunk.input, ts, chunk.arrival, progress, progress - ts, frontier)
+        rows, refused = chunk.batches, []
+        if verdict.any():
+            refused = _refused(chunk, of_input, ts, verdict)
+            accepted = verdict == kernel.KEEP
+            rows = [
+                batch.filter(pa.array(accepted[at]))
+                for batch, at in zip(chunk.batches, of_input, strict=True)
+            ]
+            arrivals, seq = Arrivals._make(array[accepted] for array in arrivals), seq[accepted]
+            of_input = [np.flatnonzero(arrivals.input == i) for i in range(len(rows))]
+        self._warn_of_old_times(arrivals)
+        return Taken(arrivals, seq, rows, of_input, refused)
+
+    def snapshot(self) -> Snapshot:
+        return {
+            "progress": self._progress.copy(),
+            "jumped": self._jumped.copy(),
+            "next_seq": self._next_seq.copy(),
+        }
+
+    def _warn_of_old_times(self, arrivals: Arrivals) -> None:
+        nanos = self._plan.setting.nanos_per_tick
+        if self.warnings or not arrivals.delay.size or int(arrivals.delay.max()) * nanos < _YEAR_NANOS:
+            return
+        k = int(arrivals.delay.argmax())
+        years = int(arrivals.delay[k]) * nanos / _YEAR_NANOS
+        self.warnings.append(
+            f"time of input {self._plan.inputs[arrivals.input[k]]!r} goes back {years:.1f} years; if such rows "
+            "are errors, set guard: {past: 1d} to send them to the late output"
+        )
+
+
+def _refused(chunk: Chunk, of_input: list[Int64s], ts: Int64s, verdict: Int8s) -> list[Refused]:
+    refused = []
+    for i, (batch, at) in enumerate(zip(chunk.batches, of_input, strict=True)):
+        for code, reason in ((kernel.NO_TIME, "bad_record"), *_REASON_OF.items()):
+            mask = verdict[at] == code
+            if mask.any():
+                times = None if code == kernel.NO_TIME else ts[at[mask]]
+                rows = batch.filter(pa.array(mask))
+                refused.append(Refused(i, reason, times, chunk.arrival[at[mask]], rows))
+    return refused
