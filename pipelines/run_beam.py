@@ -98,6 +98,7 @@ def _refuse_unordered(assembly: Assembly) -> None:
 
 def spark_runner() -> tuple[Any, PipelineOptions, list[str]]:
     """Return the Spark runner, its options, and warnings: a job server may be of another version."""
+    logging.getLogger(JavaJarServer.__module__).setLevel(logging.ERROR)
     launcher = java()
     jar = job_server_jar(beam.__version__, Path(JavaJarServer.JAR_CACHE))
     flags = [

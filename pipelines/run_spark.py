@@ -38,7 +38,7 @@ from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.spark.join import join_packed
 from slackwater.transforms.spark.packing import ACCOUNT, LATE, RESULT, from_blob, shard_keys
-from slackwater.transforms.spark.session import STREAMING_CONF, require_java, start_session
+from slackwater.transforms.spark.session import PACKED_CONF, STREAMING_CONF, require_java, start_session
 from slackwater.transforms.spark.shard import read_account
 
 ROWS_PER_BATCH: Final = 1 << 20
@@ -108,7 +108,7 @@ class SparkRun:
         self._progress = progress
         self._rows_per_batch = rows_per_batch
         self._session = session.newSession()
-        for key, value in STREAMING_CONF.items():
+        for key, value in (STREAMING_CONF | PACKED_CONF).items():
             self._session.conf.set(key, value)
         self._session.dataSource.register(JobSource)
         self._outlets: dict[Port, Outlets] = {}

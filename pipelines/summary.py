@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from slackwater.transforms.accounting import Accounting
@@ -43,5 +43,18 @@ def summarise(
         **body,
         "elapsed_s": round(elapsed_s, 6),
         "rows_per_s": round(rows / elapsed_s, 1) if elapsed_s > 0 else 0.0,
-        "warnings": list(warnings),
+        "warnings": [*warnings, *(w for name, (plan, account) in joins.items() for w in _lacking(name, plan, account))],
     }
+
+
+def _lacking(name: str, plan: JoinPlan, account: Accounting) -> Iterator[str]:
+    """Inputs that gave the join nothing to work with: most likely a mistake."""
+    for i, label in enumerate(plan.inputs):
+        rows = int(account.received[i])
+        if rows == 0:
+            yield f"{name}: input {label!r} has no rows, so nothing can be joined; check its path and filters"
+        elif account.late[i, "bad_record"] == rows:
+            yield (
+                f"{name}: no row of input {label!r} has a time in column {plan.time_columns[i]!r} that can be "
+                "read; all are in the late output as bad_record. Check the setting time"
+            )

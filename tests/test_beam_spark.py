@@ -1,4 +1,4 @@
-"""The join on Spark through Beam's own job server. Starting it takes seconds: one server, few and full jobs."""
+"""The join on Spark through Beam's own job server, which takes seconds to start: few and full jobs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-
-beam = pytest.importorskip("apache_beam")
-
 from apache_beam.testing.test_pipeline import TestPipeline
+from beam_cases import DISORDER, TEMPLATE, cases, check_cases, without_speed, write_inputs, written
+
 from slackwater.pipelines import jobserver, local, run_beam
 from slackwater.pipelines.template import read_template_text
 from slackwater.transforms.errors import SlackwaterError
-from test_beam import DISORDER, TEMPLATE, cases, check_cases, data, without_speed, written
 
-__all__ = ["data"]
-
-pytestmark = pytest.mark.beam_spark
+pytestmark = [
+    pytest.mark.beam_spark,
+    # Workers of a job that has ended find their channels closed, and say so from their threads.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
 
 
 @pytest.mark.parametrize("disorder", DISORDER)
@@ -30,15 +30,16 @@ def test_results_and_late_rows_are_those_of_the_operator(disorder: str) -> None:
         check_cases(p, cases(disorder, arrival=("at",)))
 
 
-def test_a_template_gives_what_the_embedded_runner_gives(data: Path) -> None:
+def test_a_template_gives_what_the_embedded_runner_gives(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
     summaries: dict[str, Any] = {}
     for name, run in (("local", local.run), ("beam-spark", lambda t: run_beam.run(t, spark=True))):
-        text = TEMPLATE % {"dir": data, "out": data / name, "shards": 1}
+        text = TEMPLATE % {"dir": tmp_path, "out": tmp_path / name, "shards": 1}
         summaries[name] = run(read_template_text("t.yaml", text))
     assert summaries["beam-spark"]["runner"] == "beam-spark"
     assert without_speed(summaries["beam-spark"]) == without_speed(summaries["local"])
-    assert written(data / "beam-spark") == written(data / "local")
-    tables = [pq.read_table(data / name / "joined.parquet") for name in ("beam-spark", "local")]
+    assert written(tmp_path / "beam-spark") == written(tmp_path / "local")
+    tables = [pq.read_table(tmp_path / name / "joined.parquet") for name in ("beam-spark", "local")]
     assert tables[0] == tables[1]
 
 
@@ -65,7 +66,9 @@ def test_an_error_in_a_worker_is_one_sentence_and_leaves_no_file(tmp_path: Path)
 def test_missing_java_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(SlackwaterError, match="beam-spark needs Java, and there is none on the path; install"):
+    with pytest.raises(
+        SlackwaterError, match="beam-spark needs Java, and there is none on the path; install"
+    ):
         jobserver.java()
 
 
@@ -108,9 +111,10 @@ def test_a_jar_that_cannot_be_had_is_said_with_the_ways_out(
     with pytest.raises(SlackwaterError) as caught:
         jobserver.job_server_jar("9.9.9", tmp_path)
     assert str(caught.value) == (
-        "beam-spark needs the job server org.apache.beam:beam-runners-spark-3-job-server:9.9.9, and it could not be "
-        f"fetched (Beam: no network; mvn: it is not installed); put the jar into {tmp_path}, or name one in "
-        "SLACKWATER_SPARK_JOB_SERVER; python -m slackwater.pipelines.jobserver --help makes one from Beam's modules"
+        "beam-spark needs the job server org.apache.beam:beam-runners-spark-3-job-server:9.9.9, and it could "
+        "not be fetched (Beam: no network; mvn: it is not installed); put the jar into "
+        f"{tmp_path}, or name one in SLACKWATER_SPARK_JOB_SERVER; "
+        "python -m slackwater.pipelines.jobserver --help makes one from Beam's modules"
     )
 
 
@@ -128,5 +132,7 @@ def test_what_maven_says_is_passed_on(
 
 def test_a_named_jar_must_be_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(jobserver.VARIABLE, str(tmp_path / "no.jar"))
-    with pytest.raises(SlackwaterError, match=r"SLACKWATER_SPARK_JOB_SERVER names '.*no.jar', which is no file"):
+    with pytest.raises(
+        SlackwaterError, match=r"SLACKWATER_SPARK_JOB_SERVER names '.*no.jar', which is no file"
+    ):
         jobserver.job_server_jar("9.9.9", tmp_path)

@@ -5,8 +5,10 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import ReferenceJoin, joined, reference_join
+from reference import reference_join
 from running import SCHEMA, disorder_of, numbered, plan_of, run
+
+from slackwater.pipelines.bench.per_tuple import PerTupleJoin
 
 
 def letters(text):
@@ -88,12 +90,11 @@ def test_kslack_sorts_delays_up_to_k_and_passes_longer_ones_on():
     st.sampled_from(["none", 0, 3, 10, "max"]),
     st.sampled_from([[5, 5, 5], [0, 4, 9]]),
 )
-def test_indexed_reference_equals_the_literal_one(arrivals, slack, windows):
+def test_per_tuple_join_of_the_benchmarks_equals_the_reference(arrivals, slack, windows):
     rows = numbered((which, {"ts": ts, "k": k, "input": which}) for which, ts, k in arrivals)
     literal = reference_join(rows, windows, same_key, slack)
-    indexed = ReferenceJoin(windows, ["k"] * 3, slack)
-    found = Counter(
-        (tuple(row["id"] for row in result), max(row["ts"] for row in result)) for result in joined(indexed, rows)
-    )
+    indexed = PerTupleJoin(windows, ["k"] * 3, slack)
+    results = [result for which, row in rows for result in indexed.process(which, row)] + indexed.finish()
+    found = Counter((tuple(row["id"] for row in r), max(row["ts"] for row in r)) for r in results)
     assert found == literal.results
     assert Counter((which, row["id"]) for which, row in indexed.late) == Counter(literal.late)

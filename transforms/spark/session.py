@@ -22,11 +22,14 @@ STREAMING_CONF: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
-"""What a query of ours needs: state in RocksDB, cheap checkpoints, few (large) blobs in one Arrow batch."""
+"""What a query of ours needs: state in RocksDB, cheap checkpoints, no micro-batches without rows."""
+PACKED_CONF: Final = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+}
+"""For queries that handle nothing but blobs: few of them, as they are large, in one Arrow batch."""
 _SESSION_CONF: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
