@@ -2,9 +2,9 @@
 
 A job server runs Spark inside its own JVM and has nothing to do with an installed PySpark. It is looked for
 in this order: the jar that SLACKWATER_SPARK_JOB_SERVER names; Beam's jar cache; a download by Beam; ``mvn``.
-
-Where a repository lacks the jar, ``python -m slackwater.pipelines.jobserver VERSION`` puts one together from
-Beam's published modules of that version and prints its path, for SLACKWATER_SPARK_JOB_SERVER.
+Where a repository lacks the jar, ``mvn`` puts one together from Beam's published modules: of the same version,
+else of the last version this was tried with. ``python -m slackwater.pipelines.jobserver`` does all of it ahead
+of time and prints the path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,8 @@ from slackwater.transforms.errors import SlackwaterError
 VARIABLE: Final = "SLACKWATER_SPARK_JOB_SERVER"
 ARTIFACT: Final = "beam-runners-spark-3-job-server"
 SPARK_VERSION: Final = "3.5.0"
+FALLBACK_VERSION: Final = "2.62.0"
+"""Beam's modules of this version make a job server that runs pipelines of later SDKs too."""
 _GROUP: Final = "org.apache.beam"
 _MAIN_CLASS: Final = "org.apache.beam.runners.spark.SparkJobServerDriver"
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
@@ -55,21 +56,30 @@ def job_server_jar(version: str, cache: Path) -> Path:
             raise SlackwaterError(f"{VARIABLE} names {named!r}, which is no file; correct or unset it")
         return Path(named)
     jar = cache / f"{ARTIFACT}-{version}.jar"
-    if jar.is_file():
-        return jar
+    made = [_assembled(cache, v) for v in (version, FALLBACK_VERSION)]
+    for known in (jar, *made):
+        if known.is_file():
+            return known
     faults = []
-    for name, fetch in (("Beam", _fetch_by_beam), ("mvn", _fetch_by_maven)):
+    ways = [("Beam", lambda: _fetch_by_beam(version, jar)), ("mvn", lambda: _fetch_by_maven(version, jar))]
+    for v in dict.fromkeys((version, FALLBACK_VERSION)):
+        ways.append((f"modules {v}", lambda v=v: assemble(v, cache)))  # type: ignore[misc]
+    for name, fetch in ways:
         try:
-            fetch(version, jar)
+            fetch()
         except (OSError, RuntimeError, subprocess.SubprocessError, ValueError) as error:
             faults.append(f"{name}: {_brief(error)}")
-        if jar.is_file():
-            return jar
+        for known in (jar, *made):
+            if known.is_file():
+                return known
     raise SlackwaterError(
         f"beam-spark needs the job server {_GROUP}:{ARTIFACT}:{version}, and it could not be fetched "
-        f"({'; '.join(faults)}); put the jar into {cache}, or name one in {VARIABLE}; "
-        "python -m slackwater.pipelines.jobserver --help makes one from Beam's modules"
+        f"({'; '.join(faults)}); put the jar into {cache}, or name one in {VARIABLE}"
     )
+
+
+def _assembled(cache: Path, version: str) -> Path:
+    return cache / f"slackwater-job-server-{version}.jar"
 
 
 def _fetch_by_beam(version: str, jar: Path) -> None:
@@ -92,7 +102,7 @@ def assemble(version: str, cache: Path) -> Path:
 
     The jar only lists the libraries beside it, so all stay where they are.
     """
-    jar = _made(cache) / f"slackwater-job-server-{version}.jar"
+    jar = _assembled(_made(cache), version)
     libraries = cache / f"slackwater-job-server-{version}"
     if jar.is_file():
         return jar
@@ -134,8 +144,8 @@ def _maven(folder: Path, goal: str, *arguments: str) -> None:
         command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )
     if done.returncode:
-        errors = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")]
-        raise OSError(errors[0].removeprefix("[ERROR] ") if errors else f"exit code {done.returncode}")
+        errors = re.findall(r"\[ERROR\] (\S.*)", done.stdout)
+        raise OSError(errors[0] if errors else f"exit code {done.returncode}")
 
 
 def _made(folder: Path) -> Path:
@@ -148,24 +158,19 @@ def _brief(error: BaseException) -> str:
     return re.split(r"\. | -> \[Help|\n", str(error).strip(), maxsplit=1)[0] or type(error).__name__
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Make a job server from the modules of a version of Beam and print its path."""
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        sys.stderr.write(
-            "usage: python -m slackwater.pipelines.jobserver VERSION\n"
-            "Makes a job server from Beam's modules of this version, by mvn, and prints its path.\n"
-            f"Use it with {VARIABLE}=PATH.\n"
-        )
-        return 0 if arguments[:1] == ["--help"] else 2
+def main() -> int:
+    """Make sure that there is a job server for the installed Beam, and print its path."""
+    import apache_beam
     from apache_beam.utils.subprocess_server import JavaJarServer
 
     try:
-        sys.stdout.write(f"{assemble(arguments[0], Path(JavaJarServer.JAR_CACHE))}\n")
-    except (OSError, subprocess.SubprocessError) as error:
-        sys.stderr.write(f"cannot make the job server: {_brief(error)}\n")
+        jar = job_server_jar(apache_beam.__version__, Path(JavaJarServer.JAR_CACHE))
+    except SlackwaterError as error:
+        sys.stderr.write(f"error: {error}\n")
         return 1
+    sys.stdout.write(f"{jar}\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

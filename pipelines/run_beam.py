@@ -25,7 +25,7 @@ from apache_beam.utils.subprocess_server import JavaJarServer
 from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.graph import Create, Filter, MapToFields, Node, Pipeline, Port, Read, Write
-from slackwater.pipelines.jobserver import VARIABLE, java, job_server_jar
+from slackwater.pipelines.jobserver import java, job_server_jar
 from slackwater.pipelines.progress import Progress
 from slackwater.pipelines.sinks import Sink
 from slackwater.pipelines.sources import read_batches, read_file, source_files, source_schema
@@ -110,7 +110,7 @@ def spark_runner() -> tuple[Any, PipelineOptions, list[str]]:
     ]
     warnings = []
     if beam.__version__ not in jar.name:
-        warnings.append(f"the job server is {jar.name} ({VARIABLE}), and this is Beam {beam.__version__}")
+        warnings.append(f"the Spark job server is {jar.name}, of another version than Beam {beam.__version__}")
     return SparkRunner(), PipelineOptions(flags=flags), warnings
 
 

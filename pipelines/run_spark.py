@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -176,12 +177,11 @@ class SparkRun:
                     self._outlets.setdefault(port, Outlets()).sinks.append(((), sink))
 
             def write(batch: DataFrame, number: int) -> None:
-                rows = batch.toArrow().sort_by([("shard", "ascending"), ("number", "ascending")])
-                for shard, kind, blob in zip(rows["shard"], rows["kind"], rows["blob"], strict=True):
-                    if kind.as_py() == ACCOUNT:
-                        accounts[shard.as_py()] = read_account(plan, blob.as_buffer().to_pybytes())
-                    elif ports[kind.as_py()] in self._outlets:
-                        self._outlets[ports[kind.as_py()]].write(from_blob(blob.as_buffer()))
+                for shard, kind, blob in _in_order(batch.toArrow()):
+                    if kind == ACCOUNT:
+                        accounts[shard] = read_account(plan, blob.to_pybytes())
+                    elif ports[kind] in self._outlets:
+                        self._outlets[ports[kind]].write(from_blob(blob))
 
             self._query(name, job, join_packed(self._source(job), plan), write)
         total = Accounting(plan.inputs)
@@ -266,6 +266,13 @@ class SparkRun:
             raise
         finally:
             query.stop()
+
+
+def _in_order(rows: pa.Table) -> Iterator[tuple[int, str, pa.Buffer]]:
+    """Yield shard, kind and blob of rows of ``packing.OUTPUT``, shard by shard, each in its order."""
+    order = rows.select(["shard", "number"]).combine_chunks()
+    for at in pc.sort_indices(order, [("shard", "ascending"), ("number", "ascending")]).to_pylist():
+        yield rows["shard"][at].as_py(), rows["kind"][at].as_py(), rows["blob"][at].as_buffer()
 
 
 @contextmanager

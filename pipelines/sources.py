@@ -116,7 +116,8 @@ def _file_schema(format: str, file: str) -> pa.Schema:
 
 
 def _read_parquet(file: str, schema: pa.Schema, times: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(file, pre_buffer=True) as parquet:
+    # Buffering ahead would keep the bytes of every row group until the file is closed.
+    with pq.ParquetFile(file, pre_buffer=False) as parquet:
         for batch in parquet.iter_batches(batch_rows, columns=schema.names):
             yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(None)
 

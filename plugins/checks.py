@@ -28,7 +28,7 @@ from slackwater.plugins.checks_frame import (
     Differs,
     checks,
     demand,
-    lacking,
+    has_members,
     same,
     sample_setting,
     stored,
@@ -115,25 +115,34 @@ def _part(arrivals: Arrivals, start: int, stop: int) -> Arrivals:
     return Arrivals(*arrays)
 
 
-def _bounds(logic: DisorderLogic, arrivals: Arrivals, chunk: int, due: int | None = None) -> Any:
+def _feedback(arrivals: Arrivals, start: int, stop: int) -> Feedback:
+    """Feedback as if every arrival had reached the join at once and given one result of four possible."""
+    n = stop - start
+    return Feedback(
+        now=int(arrivals.progress[: stop + 1].max()),
+        input=arrivals.input[start:stop].copy(),
+        ts=arrivals.ts[start:stop].copy(),
+        delay=arrivals.delay[start:stop].copy(),
+        late=np.zeros(n, np.bool_),
+        join_size=np.ones(n, np.int64),
+        cross_size=np.full(n, 4.0),
+    )
+
+
+def _bounds(logic: DisorderLogic, arrivals: Arrivals, chunk: int) -> Any:
     """Drive a disorder logic as the operator does: chunks, cut where the interval ends, feedback between."""
     out: list[Any] = [np.empty(0, np.int64)]
-    interval = logic.interval
     newest = np.maximum.accumulate(arrivals.progress)
+    interval = logic.interval
+    due = None if interval is None else int(newest[0]) + interval
     learned = start = 0
-    if interval is not None and newest.size and due is None:
-        due = int(newest[0]) + interval
     while start < newest.size:
-        if interval is not None and due is not None and newest[start] >= due:
-            part = slice(learned, start)
-            seen = [arrivals.input[part], arrivals.ts[part], arrivals.delay[part]]
-            n = start - learned
-            sizes = np.ones(n, np.int64)
-            logic.adapt(Feedback(int(newest[start]), *seen, np.zeros(n, np.bool_), sizes, np.full(n, 4.0)))
-            learned = start
-            due += (int(newest[start]) - due) // interval * interval + interval
         stop = min(start + chunk - start % chunk, newest.size)
-        if due is not None:
+        if interval is not None and due is not None:
+            if newest[start] >= due:
+                logic.adapt(_feedback(arrivals, learned, start))
+                learned = start
+                due += (int(newest[start]) - due) // interval * interval + interval
             stop = min(stop, int(np.searchsorted(newest, due)))
         out.append(logic.bounds(_part(arrivals, start, stop)))
         start = stop
@@ -144,7 +153,7 @@ def _bounds(logic: DisorderLogic, arrivals: Arrivals, chunk: int, due: int | Non
 def check_disorder_logic_keeps_to_the_contract(strategy: Any) -> None:
     """The logic has all members, and an interval that is None or a positive number of ticks."""
     logic = strategy.build(sample_setting())
-    demand(isinstance(logic, DisorderLogic), f"{type(logic).__name__} lacks {lacking(logic, DisorderLogic)}")
+    has_members(logic, DisorderLogic)
     interval = logic.interval
     demand(
         interval is None or (isinstance(interval, int) and interval > 0),
@@ -222,7 +231,7 @@ def sample_tuples(n: int = 50, seed: int = 3) -> Tuples:
 def check_shedding_logic_keeps_to_the_contract(strategy: Any) -> None:
     """The logic has all members; memory is None or a positive number of tuples."""
     logic = strategy.build(sample_setting())
-    demand(isinstance(logic, SheddingLogic), f"{type(logic).__name__} lacks {lacking(logic, SheddingLogic)}")
+    has_members(logic, SheddingLogic)
     memory = logic.memory
     demand(
         memory is None or (isinstance(memory, int) and memory > 0),

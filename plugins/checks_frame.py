@@ -73,10 +73,11 @@ def sample_setting(m: int = 2, where: str | None = "a.k = b.k", counts_only: boo
     return Setting(names, tuple(range(8, 8 + m)), condition, counts_only, 1_000_000)
 
 
-def lacking(logic: Any, protocol: Any) -> str:
-    """Name the members of a protocol that a logic object does not have."""
+def has_members(logic: Any, protocol: Any) -> None:
+    """Raise unless a logic object has every member of its protocol."""
     members = {*protocol.__annotations__, *(name for name in vars(protocol) if not name.startswith("_"))}
-    return ", ".join(sorted(name for name in members if not hasattr(logic, name))) or "nothing"
+    missing = sorted(name for name in members if not hasattr(logic, name))
+    demand(not missing, f"{type(logic).__name__} lacks {', '.join(missing)}")
 
 
 def stored(snapshot: Snapshot) -> Snapshot:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from slackwater.plugins.checks_frame import checks, demand, lacking, same, sample_setting, stored
+from slackwater.plugins.checks_frame import checks, demand, has_members, same, sample_setting, stored
 from slackwater.plugins.contract import NEVER, JoinLogic, Matches, Released, Setting
 
 Results = Counter[tuple[int, ...]]
@@ -143,7 +143,7 @@ def check_join_logic_keeps_to_the_contract(strategy: Any) -> None:
     """The logic has all members."""
     for _, setting in _served(strategy):
         logic = strategy.build(setting)
-        demand(isinstance(logic, JoinLogic), f"{type(logic).__name__} lacks {lacking(logic, JoinLogic)}")
+        has_members(logic, JoinLogic)
 
 
 @checks("join")

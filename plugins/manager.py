@@ -6,7 +6,7 @@ A plugin that cannot be loaded is remembered by name with its fault and skipped;
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -63,7 +63,7 @@ class StrategyManager:
             source = f"{dist.name} {dist.version}" if dist else "unknown"
             try:
                 self._add(entry.load(), entry.name, source)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self.broken[entry.name] = f"{source}: {type(error).__name__}: {error}"
 
     def add_module(self, name: str) -> None:
@@ -110,19 +110,21 @@ class StrategyManager:
         manager.add_hookspecs(hookspecs)
         manager.register(module, plugin)
         manager.check_pending()
-        found: list[tuple[str, type[Strategy]]] = []
+        found: dict[tuple[str, str], Provided] = {}
         for stage, base in STAGES.items():
-            for provided in getattr(manager.hook, f"slackwater_{stage}_strategies")():
+            hook = f"slackwater_{stage}_strategies"
+            for provided in getattr(manager.hook, hook)():
+                if not isinstance(provided, Iterable):
+                    raise PluginError(f"{hook} returned {provided!r}, which must be a list of strategies")
                 for strategy in provided:
-                    found.append((stage, _checked(strategy, base, stage)))
-        for stage, strategy in found:
-            other = self._strategies.get((stage, strategy.name))
-            if other is not None and other.plugin != plugin:
-                raise PluginError(
-                    f"{stage} strategy {strategy.name!r} is already provided by {other.distribution}"
-                )
-        for stage, strategy in found:
-            self._strategies[stage, strategy.name] = Provided(strategy, source, plugin)
+                    name = _checked(strategy, base, stage).name
+                    other = self._strategies.get((stage, name)) or found.get((stage, name))
+                    if other is not None and other.strategy is not strategy:
+                        raise PluginError(
+                            f"{stage} strategy {name!r} is already provided by {other.distribution}"
+                        )
+                    found[stage, name] = other or Provided(strategy, source, plugin)
+        self._strategies.update(found)
 
 
 def _checked(strategy: Any, base: type[Strategy], stage: str) -> type[Strategy]:
@@ -144,6 +146,8 @@ def _option_fault(strategy: type[Strategy], option: str | None, error: Any) -> s
         return f"strategy {strategy.name!r} needs the option {option!r}; add it."
     message = error["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
+    if option is None:
+        return f"strategy {strategy.name!r}: {message}."
     got = "" if " got " in message else f", got {error['input']!r}"
     return f"option {option!r} of strategy {strategy.name!r}: {message}{got}."
 

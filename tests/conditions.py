@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 from running import NAMES, Arrival, numbered
 
-
 EFFORT = int(os.environ.get("SLACKWATER_TEST_EFFORT", "1"))
 """Multiplies the examples of the property tests."""
 
@@ -122,7 +121,9 @@ FOUR_WAY = [
         4,
         "d.k = a.v AND b.k = d.v AND c.v > b.v",
         lambda r: (
-            eq(r[3]["k"], r[0]["v"]) and eq(r[1]["k"], r[3]["v"]) and known(lambda x, y: x > y, r[2]["v"], r[1]["v"])
+            eq(r[3]["k"], r[0]["v"])
+            and eq(r[1]["k"], r[3]["v"])
+            and known(lambda x, y: x > y, r[2]["v"], r[1]["v"])
         ),
     ),
 ]
@@ -138,7 +139,11 @@ def streams(draw: st.DrawFn, m: int, size: int, least: int = 0) -> list[Arrival]
     value = st.sampled_from([0, 1, 2, 0, 1, 2, 0, 1, None])
     delay = st.sampled_from([0, 0, 0, 1, 2, 5, 9, 30])
     rows = draw(
-        st.lists(st.tuples(st.integers(0, m - 1), st.integers(0, 2), delay, value, value), min_size=least, max_size=size)
+        st.lists(
+            st.tuples(st.integers(0, m - 1), st.integers(0, 2), delay, value, value),
+            min_size=least,
+            max_size=size,
+        )
     )
     arrivals, clock = [], 0
     for which, step, late, k, v in rows:

@@ -1,4 +1,4 @@
-"""The truth that the operator is tested against: QDDH read line by line, one tuple at a time, in plain Python.
+"""The truth that the operator is tested against: QDDH read line by line, tuple by tuple, in plain Python.
 
 K-slack (sec. III-A), the Synchronizer (Alg. 1) and the m-way sliding window join (Alg. 2), with these
 readings where the paper leaves a choice: windows are inclusive at both ends; release is checked at every
@@ -11,9 +11,8 @@ Nothing here is shared with the package.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -126,7 +125,9 @@ class _Synchronizer:
 class _Mswj:
     """Algorithm 2."""
 
-    def __init__(self, windows: Sequence[int], condition: Callable[[dict[int, Row]], Any], run: ReferenceRun) -> None:
+    def __init__(
+        self, windows: Sequence[int], condition: Callable[[dict[int, Row]], Any], run: ReferenceRun
+    ) -> None:
         self.on_t: float = NEVER
         self.sizes = windows
         self.windows: list[list[Tuple]] = [[] for _ in windows]

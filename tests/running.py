@@ -25,7 +25,9 @@ NAMES = tuple("abcdefgh")
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
 
 
-def plan_of(schemas: pa.Schema | Sequence[pa.Schema] | Mapping[str, pa.Schema], m: int = 2, **settings: Any) -> JoinPlan:
+def plan_of(
+    schemas: pa.Schema | Sequence[pa.Schema] | Mapping[str, pa.Schema], m: int = 2, **settings: Any
+) -> JoinPlan:
     """Bind a join of inputs a, b, c, … ; the event time is ``ts`` unless told."""
     if isinstance(schemas, pa.Schema):
         schemas = [schemas] * m
@@ -159,7 +161,9 @@ class Run:
         self.late += [row for batch in outputs.late for row in batch.to_pylist()]
 
 
-def run(plan: JoinPlan, arrivals: Sequence[Arrival], cuts: Iterable[int] = (), restores: Iterable[int] = ()) -> Run:
+def run(
+    plan: JoinPlan, arrivals: Sequence[Arrival], cuts: Iterable[int] = (), restores: Iterable[int] = ()
+) -> Run:
     """Run arrivals to the end, cut before each of ``cuts``; at each of ``restores`` the operator is written
     to bytes, thrown away and read back."""
     log: list[Seen] = []

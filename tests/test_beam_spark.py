@@ -112,10 +112,26 @@ def test_a_jar_that_cannot_be_had_is_said_with_the_ways_out(
         jobserver.job_server_jar("9.9.9", tmp_path)
     assert str(caught.value) == (
         "beam-spark needs the job server org.apache.beam:beam-runners-spark-3-job-server:9.9.9, and it could "
-        "not be fetched (Beam: no network; mvn: it is not installed); put the jar into "
-        f"{tmp_path}, or name one in SLACKWATER_SPARK_JOB_SERVER; "
-        "python -m slackwater.pipelines.jobserver --help makes one from Beam's modules"
+        "not be fetched (Beam: no network; mvn: it is not installed; modules 9.9.9: it is not installed; "
+        f"modules 2.62.0: it is not installed); put the jar into {tmp_path}, or name one in "
+        "SLACKWATER_SPARK_JOB_SERVER"
     )
+
+
+def test_a_server_is_made_of_modules_when_there_is_no_jar(
+    nothing_named: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def assemble(version: str, cache: Path) -> None:
+        if version != jobserver.FALLBACK_VERSION:
+            raise OSError("not published")
+        (cache / f"slackwater-job-server-{version}.jar").touch()
+
+    monkeypatch.setattr(jobserver, "_fetch_by_beam", refuse)
+    monkeypatch.setattr(jobserver, "_fetch_by_maven", refuse)
+    monkeypatch.setattr(jobserver, "assemble", assemble)
+    assert jobserver.job_server_jar("9.9.9", tmp_path).name == "slackwater-job-server-2.62.0.jar"
+    monkeypatch.undo()
+    assert jobserver.job_server_jar("9.9.9", tmp_path).name == "slackwater-job-server-2.62.0.jar"
 
 
 def test_what_maven_says_is_passed_on(
@@ -126,7 +142,7 @@ def test_what_maven_says_is_passed_on(
     monkeypatch.setattr(jobserver, "_fetch_by_beam", refuse)
     monkeypatch.setattr(jobserver.shutil, "which", lambda name: "mvn")
     monkeypatch.setattr(jobserver.subprocess, "run", lambda *args, **kwargs: failed)
-    with pytest.raises(SlackwaterError, match=r"\(Beam: no network; mvn: Unable to find artifact\)"):
+    with pytest.raises(SlackwaterError, match=r"\(Beam: no network; mvn: Unable to find artifact;"):
         jobserver.job_server_jar("9.9.9", tmp_path)
 
 

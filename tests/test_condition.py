@@ -13,7 +13,16 @@ from running import numbered, plan_of, run
 
 from slackwater.transforms.condition import MAX_CELLS, Condition
 from slackwater.transforms.encode import CellEncoder
-from slackwater.transforms.expression import SUPPORTED, Col, ExpressionError, Lit, Op, columns, conjuncts, parse
+from slackwater.transforms.expression import (
+    SUPPORTED,
+    Col,
+    ExpressionError,
+    Lit,
+    Op,
+    columns,
+    conjuncts,
+    parse,
+)
 
 SCHEMA = pa.schema(
     [
@@ -53,7 +62,7 @@ def batch_of(**values):
         ("  ", "the expression is empty; write a condition such as a.id = b.id"),
         ("a.n = ", "cannot read 'a.n = ': "),
         ("a.n = (b.n", "cannot read 'a.n = (b.n': "),
-        ("'open", "cannot read \"'open\": "),
+        ("'open", 'cannot read "\'open": '),
         ("x.a.n = b.n", "'x.a.n' is not a column; write input.column"),
         ("a.* = b.n", "'a.*' is not a column; write input.column"),
         ("a.s LIKE 'x%'", f"\"a.s LIKE 'x%'\" is not supported; supported are {SUPPORTED}"),
@@ -68,7 +77,10 @@ def batch_of(**values):
         ("a.s", "a.s is text, not a condition; compare it with something"),
         ("a.n = b.n AND b.t", "b.t is time, not a condition; compare it with something"),
         ("NOT 'x'", "'x' is text, not a condition; compare it with something"),
-        ("a.n < 9223372036854775808", "9223372036854775808 does not fit into 64 bits; write it as a decimal number"),
+        (
+            "a.n < 9223372036854775808",
+            "9223372036854775808 does not fit into 64 bits; write it as a decimal number",
+        ),
         ("a.s + 1 = 2", "a.s is text, not a number; arithmetic needs numbers"),
         ("abs(a.t) = 2", "a.t is time, not a number; arithmetic needs numbers"),
         ("sqrt(a.n < 1) = 2", "<(a.n, 1) is a truth value, not a number; arithmetic needs numbers"),
@@ -190,7 +202,9 @@ def test_equal_is_equal_in_keys_and_in_predicates(where, left, right):
     """-0.0 is 0.0, NaN is NaN, 7 is 7.0, and null is nothing, wherever the equality stands."""
     found = passing(where, batch_of(x=left), batch_of(x=right))
     expected = [(i, j) for i, j in product(range(4), repeat=2) if None not in (left[i], right[j])]
-    same = {(i, j) for i, j in expected if left[i] == right[j] or (left[i] != left[i] and right[j] != right[j])}
+    same = {
+        (i, j) for i, j in expected if left[i] == right[j] or (left[i] != left[i] and right[j] != right[j])
+    }
     assert found == sorted(same)
 
 
@@ -247,7 +261,10 @@ def test_text_columns_of_every_layout_are_compared_as_text():
 
 def test_a_column_that_is_all_null_equals_nothing():
     assert passing("a.x = b.x", batch_of(x=pa.nulls(2)), batch_of(x=[1, None])) == []
-    assert passing("a.x IS NULL AND b.x = 1", batch_of(x=pa.nulls(2)), batch_of(x=[1, None])) == [(0, 0), (1, 0)]
+    assert passing("a.x IS NULL AND b.x = 1", batch_of(x=pa.nulls(2)), batch_of(x=[1, None])) == [
+        (0, 0),
+        (1, 0),
+    ]
 
 
 def test_two_columns_of_one_input_in_a_class_must_agree():
@@ -269,7 +286,11 @@ def numbers():
             st.builds("abs({})".format, inner),
             st.builds("(- {})".format, inner),
             st.builds("({} / {})".format, inner, st.sampled_from(["2", "-4.0"])),
-            st.builds("({} % {})".format, st.sampled_from(["a.n", "b.n", "(a.n - b.n)"]), st.sampled_from(["2", "-3"])),
+            st.builds(
+                "({} % {})".format,
+                st.sampled_from(["a.n", "b.n", "(a.n - b.n)"]),
+                st.sampled_from(["2", "-3"]),
+            ),
         ),
         max_leaves=5,
     )
@@ -277,11 +298,19 @@ def numbers():
 
 def truths():
     leaves = st.one_of(
-        st.builds("({} {} {})".format, numbers(), st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), numbers()),
+        st.builds(
+            "({} {} {})".format, numbers(), st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), numbers()
+        ),
         st.builds("({} IS {}NULL)".format, numbers(), st.sampled_from(["", "NOT "])),
-        st.builds("({} {}BETWEEN {} AND {})".format, numbers(), st.sampled_from(["", "NOT "]), numbers(), numbers()),
-        st.builds("({} {}IN ({}, {}))".format, numbers(), st.sampled_from(["", "NOT "]), numbers(), numbers()),
-        st.sampled_from(["a.s = b.s", "a.s <> b.s", "a.s IN ('x', b.s)", "a.s IS NULL", "TRUE", "FALSE", "a.p", "b.p"]),
+        st.builds(
+            "({} {}BETWEEN {} AND {})".format, numbers(), st.sampled_from(["", "NOT "]), numbers(), numbers()
+        ),
+        st.builds(
+            "({} {}IN ({}, {}))".format, numbers(), st.sampled_from(["", "NOT "]), numbers(), numbers()
+        ),
+        st.sampled_from(
+            ["a.s = b.s", "a.s <> b.s", "a.s IN ('x', b.s)", "a.s IS NULL", "TRUE", "FALSE", "a.p", "b.p"]
+        ),
     )
     return st.recursive(
         leaves,

@@ -28,7 +28,11 @@ def schema(**types):
         ({"windw": "5s"}, ["windw"], f"is not a setting; known settings: {KNOWN}"),
         ({"time": None, "window": "5s", "wnd": 1}, ["wnd"], "is not a setting; known settings: "),
         ({"guard": {"pst": "1s"}}, ["guard", "pst"], "is not a setting; remove it or check the spelling"),
-        ({"guard": {"past": 5}}, ["guard", "past"], "must be a duration such as 250ms, 5s, 1m, 2h or 1d, got 5"),
+        (
+            {"guard": {"past": 5}},
+            ["guard", "past"],
+            "must be a duration such as 250ms, 5s, 1m, 2h or 1d, got 5",
+        ),
         ({"window": 5}, ["window"], "must be a duration such as 250ms, 5s, 1m, 2h or 1d, got 5"),
         ({"window": "-5s"}, ["window"], "must be a duration such as 250ms, 5s, 1m, 2h or 1d, got '-5s'"),
         ({"output": "row"}, ["output"], "input should be 'rows' or 'counts', got 'row'"),
@@ -158,8 +162,8 @@ def test_settings_that_are_missing(missing):
             {"where": None, "shards": 4},
             TWO,
             ["shards"],
-            "the condition does not connect all inputs, so rows cannot be split by key; use shards: 1 or add an "
-            "equality over all inputs",
+            "the condition does not connect all inputs, so rows cannot be split by key; use shards: 1 or add "
+            "an equality over all inputs",
         ),
         (
             {"where": "a.k < b.k", "shards": 4},
@@ -201,7 +205,11 @@ def test_windows_in_ticks(window, unit, ticks):
 
 
 def test_the_finest_unit_of_the_inputs_counts():
-    schemas = {"a": schema(ts=pa.timestamp("us", "UTC")), "b": schema(ts=pa.timestamp("s", "UTC")), "c": schema(ts=pa.date32())}
+    schemas = {
+        "a": schema(ts=pa.timestamp("us", "UTC")),
+        "b": schema(ts=pa.timestamp("s", "UTC")),
+        "c": schema(ts=pa.date32()),
+    }
     plan = bind(JoinConfig.read({"time": "ts", "window": "1s"}), schemas)
     assert plan.unit == "us"
     assert plan.result_schema.field("ts").type == pa.timestamp("us", "UTC")

@@ -1,4 +1,4 @@
-"""Kernels one by one. The last test runs this file again with their Python bodies instead of compiled code."""
+"""Kernels one by one. The last test runs this file again with their Python bodies, not compiled."""
 
 import os
 import random
@@ -64,11 +64,20 @@ def test_a_dictionary_codes_texts_exactly_and_forgets_what_is_unused():
     assert many.tolist() == list(range(7, 307))
     dictionary.forget(np.array([4, many[7]]))
     assert dictionary.size == 4
-    assert dictionary.encode(pa.array(["longer than eight bytes", "word 7", "pinned", ""])).tolist() == [4, 14, 1, 2]
+    assert dictionary.encode(pa.array(["longer than eight bytes", "word 7", "pinned", ""])).tolist() == [
+        4,
+        14,
+        1,
+        2,
+    ]
     assert dictionary.encode(pa.array(["x"])).tolist() == [307]
     copy = TextDictionary(["pinned", ""], dictionary.snapshot())
     again = ["x", "word 7", "new", ""]
-    assert copy.encode(pa.array(again)).tolist() == dictionary.encode(pa.array(again)).tolist() == [307, 14, 308, 2]
+    assert (
+        copy.encode(pa.array(again)).tolist()
+        == dictionary.encode(pa.array(again)).tolist()
+        == [307, 14, 308, 2]
+    )
 
 
 def test_hashes_are_the_same_in_every_process():
@@ -89,7 +98,11 @@ def test_rows_are_located_by_number(stored):
     rows.locate(stored, asked, out)
     assert stored[out].tolist() == asked.tolist()
     codes = np.concatenate([asked * 8 + 2, [3]])
-    cells, nulls, delay = np.zeros((codes.size, 1), np.int64), np.zeros(codes.size, np.uint64), np.zeros(codes.size, np.int64)
+    cells, nulls, delay = (
+        np.zeros((codes.size, 1), np.int64),
+        np.zeros(codes.size, np.uint64),
+        np.zeros(codes.size, np.int64),
+    )
     rows.scatter(
         codes, 2, stored, stored[:, None] * 10, stored.astype(np.uint64), stored * 3, cells, nulls, delay
     )
@@ -217,7 +230,9 @@ def test_many_candidates_are_tested_block_by_block():
     program = np.array([(ops.LOAD, 0, 0, 0), (ops.CONST, 1, 0, 300), (ops.LT_I, 0, 0, 1)])
     shape = (2, predicate.BLOCK)
     out = np.zeros(n, np.bool_)
-    predicate.select(program, records, np.arange(n)[None, :], np.zeros(shape, np.int64), np.zeros(shape, np.int64), out)
+    predicate.select(
+        program, records, np.arange(n)[None, :], np.zeros(shape, np.int64), np.zeros(shape, np.int64), out
+    )
     assert np.flatnonzero(out).tolist() == list(range(300))
 
 
@@ -228,7 +243,16 @@ def track(inputs, times, past=-1, future=-1):
     verdict, progress, frontier = np.zeros(n, np.int8), np.zeros(n, np.int64), np.zeros(n, np.int64)
     state = np.full(2, NEVER)
     reorder.track(
-        np.array(inputs, np.int8), ts, known, state, past, future, np.full(2, NEVER), verdict, progress, frontier
+        np.array(inputs, np.int8),
+        ts,
+        known,
+        state,
+        past,
+        future,
+        np.full(2, NEVER),
+        verdict,
+        progress,
+        frontier,
     )
     return verdict.tolist(), progress.tolist(), frontier.tolist()
 
@@ -251,7 +275,10 @@ def test_a_buffer_releases_up_to_the_bound_and_waits_for_the_slowest_input():
     buffer = ReorderBuffer(2)
     codes = np.arange(6) * 8 + np.array([0, 0, 1, 0, 1, 0])
     emitted = buffer.push(
-        np.array([0, 0, 1, 0, 1, 0], np.int8), np.array([5, 3, 4, 9, 8, 2]), codes, np.array([0, 4, 4, 9, 8, 9])
+        np.array([0, 0, 1, 0, 1, 0], np.int8),
+        np.array([5, 3, 4, 9, 8, 2]),
+        codes,
+        np.array([0, 4, 4, 9, 8, 9]),
     )
     assert emitted.ts.tolist() == [3, 4, 5, 8, 2]
     assert emitted.late.tolist() == [False, False, False, False, True]
@@ -265,12 +292,24 @@ def test_a_buffer_releases_up_to_the_bound_and_waits_for_the_slowest_input():
 def test_the_join_kernel_agrees_with_the_reference(m, output):
     rng = random.Random(m)
     arrivals = numbered(
-        (rng.randrange(m), {"ts": k // 2 - rng.choice([0, 0, 3, 9]), "k": rng.choice([0, 1, 2, None]), "v": rng.randrange(4)})
+        (
+            rng.randrange(m),
+            {
+                "ts": k // 2 - rng.choice([0, 0, 3, 9]),
+                "k": rng.choice([0, 1, 2, None]),
+                "v": rng.randrange(4),
+            },
+        )
         for k in range(60)
     )
     keys = " AND ".join(f"a.k = {name}.k" for name in NAMES[1:m])
     plan = plan_of(
-        SCHEMA, m, window="6ms", where=f"{keys} AND a.v <= b.v AND b.v > 0", disorder=disorder_of(2), output=output
+        SCHEMA,
+        m,
+        window="6ms",
+        where=f"{keys} AND a.v <= b.v AND b.v > 0",
+        disorder=disorder_of(2),
+        output=output,
     )
     got = run(plan, arrivals, [20], [40])
     expected = reference_join(

@@ -10,7 +10,7 @@ from reference import reference_join
 from running import NAMES, SCHEMA, disorder_of, numbered, plan_of, run
 
 
-def check(spec, arrivals, sizes, slack, edges, restores):
+def check(spec, arrivals, sizes, slack, *cuts_and_restores):
     """Rows and counts, cut and restarted anywhere, equal the reference in results, late rows and sizes."""
     expected = reference_join(arrivals, sizes, spec.test, slack)
     window = dict(zip(NAMES, (f"{w}ms" for w in sizes), strict=False))
@@ -18,7 +18,7 @@ def check(spec, arrivals, sizes, slack, edges, restores):
         plan = plan_of(
             SCHEMA, spec.m, window=window, where=spec.sql, disorder=disorder_of(slack), output=output
         )
-        got = run(plan, arrivals, edges, restores)
+        got = run(plan, arrivals, *cuts_and_restores)
         if output == "rows":
             assert got.results == expected.results
             stamps = [row["ts"] for row in got.rows]
@@ -71,7 +71,9 @@ def test_five_to_eight_inputs(spec, data):
     arrivals = data.draw(streams(spec.m, 2 * spec.m))
     arrivals = numbered(arrivals + [(i, {"ts": 8, "k": 1, "v": 1}) for i in range(spec.m)])
     n = len(arrivals)
-    check(spec, arrivals, data.draw(windows(spec.m)), data.draw(SLACKS), data.draw(cuts(n)), data.draw(cuts(n)))
+    check(
+        spec, arrivals, data.draw(windows(spec.m)), data.draw(SLACKS), data.draw(cuts(n)), data.draw(cuts(n))
+    )
 
 
 @settings(max_examples=20 * EFFORT)
@@ -82,7 +84,9 @@ def test_every_row_a_chunk_of_its_own(arrivals, slack):
 
 def test_windows_are_inclusive_at_both_ends():
     plan = plan_of(SCHEMA, window={"a": "3ms", "b": "5ms"}, where="a.k = b.k", disorder={"strategy": "max"})
-    rows = [(0, {"ts": t, "k": t}) for t in (0, 1, 10, 11)] + [(1, {"ts": t, "k": k}) for t, k in ((3, 0), (5, 1), (5, 10), (5, 11))]
+    rows = [(0, {"ts": t, "k": t}) for t in (0, 1, 10, 11)] + [
+        (1, {"ts": t, "k": k}) for t, k in ((3, 0), (5, 1), (5, 10), (5, 11))
+    ]
     rows = numbered(sorted(rows, key=lambda arrival: arrival[1]["ts"]))
     found = {(row["a_ts"], row["b_ts"]) for row in run(plan, rows).rows}
     assert found == {(0, 3), (10, 5)}  # 1 is more than 3 before 5; 5 is more than 5 before 11
@@ -102,7 +106,9 @@ def test_no_rows_at_all():
 
 
 def test_one_input_never_comes():
-    got = run(plan_of(SCHEMA, window="1s", where="a.k = b.k"), numbered((0, {"ts": t, "k": 1}) for t in range(9)))
+    got = run(
+        plan_of(SCHEMA, window="1s", where="a.k = b.k"), numbered((0, {"ts": t, "k": 1}) for t in range(9))
+    )
     assert got.rows == []
     assert len(got.order) == 9
 

@@ -103,11 +103,15 @@ def duckdb_results(arrivals, schemas, where, windows):
     names = NAMES[: len(schemas)]
     con = duckdb.connect()
     for i, (name, schema) in enumerate(zip(names, schemas, strict=True)):
-        con.register(name, pa.Table.from_pylist([row for which, row in arrivals if which == i], schema=schema))
+        con.register(
+            name, pa.Table.from_pylist([row for which, row in arrivals if which == i], schema=schema)
+        )
     newest = f"greatest({', '.join(f'{name}.ts' for name in names)})"
     within = " AND ".join(f"{name}.ts >= {newest} - {w}" for name, w in zip(names, windows, strict=True))
     where = (where or "TRUE").replace("/ b.n", "/ nullif(b.n, 0)")  # some versions raise, ours gives NULL
-    query = f"SELECT {', '.join(f'{name}.id' for name in names)}, {newest} FROM {', '.join(names)} WHERE {within}"
+    query = (
+        f"SELECT {', '.join(f'{name}.id' for name in names)}, {newest} FROM {', '.join(names)} WHERE {within}"
+    )
     return Counter((row[:-1], row[-1]) for row in con.execute(f"{query} AND ({where})").fetchall())
 
 
@@ -119,7 +123,12 @@ def test_two_inputs(where):
         schemas = [SCHEMA.append(pa.field("n1", pa.int64())), SCHEMA.append(pa.field("m1", pa.int64()))]
         for which, row in arrivals:
             row["m1" if which else "n1"] = row["n"]
-    plan = plan_of(schemas, window={"a": "25ms", "b": "40ms"}, where=where, disorder={"strategy": "fixed", "slack": "60ms"})
+    plan = plan_of(
+        schemas,
+        window={"a": "25ms", "b": "40ms"},
+        where=where,
+        disorder={"strategy": "fixed", "slack": "60ms"},
+    )
     expected = duckdb_results(arrivals, schemas, where, [25, 40])
     assert expected, "the condition is never true: the test would show nothing"
     got = run(plan, arrivals, [100, 333], [200])
@@ -146,7 +155,9 @@ def test_three_inputs(where):
     assert run(plan, arrivals, [50], [100]).results == expected
 
 
-@pytest.mark.parametrize("where", ["a.n = b.n AND b.n = c.n AND c.n = d.n", "a.n = b.n AND b.s = c.s AND c.tiny = d.tiny"])
+@pytest.mark.parametrize(
+    "where", ["a.n = b.n AND b.n = c.n AND c.n = d.n", "a.n = b.n AND b.s = c.s AND c.tiny = d.tiny"]
+)
 def test_four_inputs(where):
     arrivals = rows_of(3, 160, 4)
     plan = plan_of(SCHEMA, 4, window="40ms", where=where, disorder={"strategy": "fixed", "slack": "1s"})
@@ -159,13 +170,19 @@ def test_event_times_may_be_timestamps():
     schema = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("n", pa.int32())])
     start = datetime(2026, 3, 1)
     plain = rows_of(4, 200, 2)
-    stamped = [(which, {"id": r["id"], "n": r["n"], "ts": start + timedelta(milliseconds=r["ts"])}) for which, r in plain]
+    stamped = [
+        (which, {"id": r["id"], "n": r["n"], "ts": start + timedelta(milliseconds=r["ts"])})
+        for which, r in plain
+    ]
     plan = plan_of(schema, window="25ms", where="a.n = b.n", disorder={"strategy": "fixed", "slack": "1s"})
     got = run(plan, stamped)
     assert plan.result_schema.field("ts").type == schema.field("ts").type
     expected = duckdb_results(plain, [SCHEMA] * 2, "a.n = b.n", [25, 25])
     found = Counter(
-        ((row["a_id"], row["b_id"]), round((row["ts"].replace(tzinfo=None) - start) / timedelta(milliseconds=1)))
+        (
+            (row["a_id"], row["b_id"]),
+            round((row["ts"].replace(tzinfo=None) - start) / timedelta(milliseconds=1)),
+        )
         for row in got.rows
     )
     assert found == expected

@@ -19,7 +19,15 @@ def late_of(got, *fields):
 
 
 def test_a_late_row_says_where_why_when_and_what():
-    schema = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("arrived", pa.int64()), ("s", pa.string()), ("f", pa.float64())])
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("ts", pa.int64()),
+            ("arrived", pa.int64()),
+            ("s", pa.string()),
+            ("f", pa.float64()),
+        ]
+    )
     rows = [(0, 10, 100, "x", 1.5), (1, 10, 101, "y", None), (0, 3, 102, 'q"\\\n', float("nan"))]
     arrivals = numbered(
         (which, {"ts": ts, "arrived": arrived, "s": s, "f": f}) for which, ts, arrived, s, f in rows
@@ -36,7 +44,9 @@ def test_a_late_row_says_where_why_when_and_what():
 
 
 def test_without_an_arrival_column_late_rows_carry_the_number_of_their_arrival():
-    arrivals = numbered([(0, {"ts": 9}), (1, {"ts": 9}), (1, {"ts": 1}), (1, {"ts": None}), (1, {"ts": 10**6})])
+    arrivals = numbered(
+        [(0, {"ts": 9}), (1, {"ts": 9}), (1, {"ts": 1}), (1, {"ts": None}), (1, {"ts": 10**6})]
+    )
     plan = plan_of(SCHEMA, window="5ms", disorder=NONE, guard={"future": "1s"})
     expected = [("too_late", 2), ("bad_record", 3), ("future_time", 4)]
     assert sorted(late_of(run(plan, arrivals), "reason", "arrival")) == sorted(expected)
@@ -116,13 +126,19 @@ def test_guard_past_refuses_rows_older_than_their_input_by_more():
 def test_guard_future_refuses_a_lone_jump_and_believes_a_second(cuts):
     guard = {"future": "100ms"}
     lone = [(0, 1), (1, 2), (0, 5000), (0, 3), (1, 4), (0, 5)]
-    got = run(plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in lone), cuts, cuts)
+    got = run(
+        plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in lone), cuts, cuts
+    )
     assert late_of(got, "input", "reason", "ts") == [("a", "future_time", 5000)]
     gap = [(0, 1), (1, 2), (0, 5000), (0, 5001), (1, 5002), (0, 5003)]
     got = run(plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in gap), cuts, cuts)
-    assert late_of(got, "reason", "ts") == [("future_time", 5000)]  # the second one is believed, and all after
+    assert late_of(got, "reason", "ts") == [
+        ("future_time", 5000)
+    ]  # the second one is believed, and all after
     wild = [(0, 1), (0, 5000), (0, 90000), (0, 700000)]
-    got = run(plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in wild), cuts, cuts)
+    got = run(
+        plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in wild), cuts, cuts
+    )
     assert len(got.late) == 3  # jumps that do not agree with each other
 
 
@@ -133,8 +149,8 @@ def test_a_row_years_late_is_joined_but_warned_of_once():
     for _ in range(2):
         operator.push(chunk_of(plan, numbered([(0, {"ts": 3 * year}), (0, {"ts": year})])))
     assert operator.warnings == [
-        "time of input 'a' goes back 2.0 years; if such rows are errors, set guard: {past: 1d} to send them to "
-        "the late output"
+        "time of input 'a' goes back 2.0 years; if such rows are errors, set guard: {past: 1d} to send them "
+        "to the late output"
     ]
 
 
@@ -195,7 +211,9 @@ def test_a_forgotten_text_that_comes_back_still_joins():
     plan = plan_of(schema, window="10ms", where="a.k = b.k OR a.k = 'always'", disorder=NONE)
     operator = Operator(plan)
     counts = []
-    for chunk in long_chunks(20_000, 2_000, lambda t: pa.array([f"word {x % 3000}" if x % 500 else "always" for x in t])):
+    for chunk in long_chunks(
+        20_000, 2_000, lambda t: pa.array([f"word {x % 3000}" if x % 500 else "always" for x in t])
+    ):
         counts.append(sum(batch.num_rows for batch in operator.push(chunk).results))
     assert sum(counts) + sum(batch.num_rows for batch in operator.finish().results) == 20_000 + 40 * 20 - 10
 

@@ -36,7 +36,14 @@ class MoodyLogic:
 
     def adapt(self, feedback):
         self.calls += 1
-        columns = (feedback.input, feedback.ts, feedback.delay, feedback.late, feedback.join_size, feedback.cross_size)
+        columns = (
+            feedback.input,
+            feedback.ts,
+            feedback.delay,
+            feedback.late,
+            feedback.join_size,
+            feedback.cross_size,
+        )
         self.log.append((feedback.now, list(zip(*(column.tolist() for column in columns), strict=True))))
 
     def snapshot(self):
@@ -68,7 +75,9 @@ def adaptation_times(arrivals, interval):
 def moody_run(arrivals, interval, edges, restores):
     plan = plan_of(SCHEMA, window="6ms", where="a.k = b.k")
     log = []
-    got = run(dataclasses.replace(plan, disorder=Moody(interval=interval, log=log)), arrivals, edges, restores)
+    got = run(
+        dataclasses.replace(plan, disorder=Moody(interval=interval, log=log)), arrivals, edges, restores
+    )
     return got, log
 
 
@@ -92,7 +101,11 @@ def test_feedback_of_an_interval_is_what_reached_the_join_before_its_end():
     arrivals = numbered((t % 2, {"ts": t, "k": 0}) for t in range(31))
     _, log = moody_run(arrivals, 10, (), ())
     assert [now for now, _ in log] == [10, 20, 30]
-    assert [len(entries) for _, entries in log] == [9, 6, 6]  # slack 0, then 4, then 8; one waits for its partner
+    assert [len(entries) for _, entries in log] == [
+        9,
+        6,
+        6,
+    ]  # slack 0, then 4, then 8; one waits for its partner
     assert all(ts < now for now, entries in log for _, ts, *_ in entries)
 
 
@@ -120,11 +133,18 @@ class CheapestLogic:
         return {}
 
 
-def shedding_run(arrivals, memory, decays, edges, restores, slack="3ms", window="40ms"):
+def shedding_run(arrivals, memory, decays, *cuts_and_restores, slack="3ms", window="40ms"):
     plan = plan_of(
-        SCHEMA, window=window, where="a.k = b.k AND a.v + b.v >= 0", disorder={"strategy": "fixed", "slack": slack}
+        SCHEMA,
+        window=window,
+        where="a.k = b.k AND a.v + b.v >= 0",
+        disorder={"strategy": "fixed", "slack": slack},
     )
-    return run(dataclasses.replace(plan, shedding=Cheapest(memory=memory, decays=decays)), arrivals, edges, restores)
+    return run(
+        dataclasses.replace(plan, shedding=Cheapest(memory=memory, decays=decays)),
+        arrivals,
+        *cuts_and_restores,
+    )
 
 
 @settings(max_examples=25 * EFFORT)
@@ -138,7 +158,9 @@ def test_shedding_keeps_the_limit_accounts_and_does_not_see_chunks(arrivals, mem
     for reason in ("shed", "too_late"):
         counted = Counter({i: accounting.late[i, reason] for i in range(2)})
         assert +counted == Counter(which for which, _ in whole.late_ids(reason).elements())
-    joined_or_expired = sum(part["joined_or_expired"] for part in accounting.summary(10**6)["accounting"].values())
+    joined_or_expired = sum(
+        part["joined_or_expired"] for part in accounting.summary(10**6)["accounting"].values()
+    )
     assert joined_or_expired + len(whole.late) == len(arrivals)
     edges, restores = data.draw(cuts(len(arrivals))), data.draw(cuts(len(arrivals)))
     for again in (
@@ -152,7 +174,7 @@ def test_shedding_keeps_the_limit_accounts_and_does_not_see_chunks(arrivals, mem
 
 @pytest.mark.parametrize(("decays", "kept"), [(False, [2, 3]), (True, [3, 4])])
 def test_the_lowest_score_goes_first(decays, kept):
-    """Three rows of one input and room for two; with decay the old valuable row is worth less than a new one."""
+    """Three rows of one input, room for two; with decay an old valuable row is worth less than a new one."""
     values = {2: 9, 3: 8, 4: 7} if decays else {2: 9, 3: 8, 4: 1}
     arrivals = [(0, {"ts": t, "k": 1, "v": v}) for t, v in values.items()]
     arrivals += [(1, {"ts": 10, "k": 1, "v": 0}), (0, {"ts": 30}), (1, {"ts": 30})]

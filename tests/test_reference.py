@@ -13,7 +13,9 @@ from slackwater.pipelines.bench.per_tuple import PerTupleJoin
 
 def letters(text):
     """``A1 b2`` as arrivals: capitals on the first input, small letters on the second, digit = time."""
-    return numbered((int(word[0].islower()), {"ts": int(word[1]), "k": ord(word[0].lower())}) for word in text.split())
+    return numbered(
+        (int(word[0].islower()), {"ts": int(word[1]), "k": ord(word[0].lower())}) for word in text.split()
+    )
 
 
 def same_key(rows):
@@ -65,7 +67,9 @@ def test_figure_5_is_complete_once_the_slack_covers_the_delay(slack):
 def test_figure_3_of_saj_has_seven_results():
     left, right = [1, 1, 1, 3, 2], [2, 3, 1, 1, 3]
     rows = numbered((i, {"ts": t, "k": s[t]}) for t in range(5) for i, s in enumerate((left, right)))
-    plan = plan_of(SCHEMA, window={"size": "3ms", "closed": "right"}, where="a.k = b.k", disorder={"strategy": "none"})
+    plan = plan_of(
+        SCHEMA, window={"size": "3ms", "closed": "right"}, where="a.k = b.k", disorder={"strategy": "none"}
+    )
     assert run(plan, rows).results.total() == 7
     assert reference_join(rows, [2, 2], same_key).results.total() == 7
     inclusive = plan_of(SCHEMA, window="3ms", where="a.k = b.k", disorder={"strategy": "none"})
@@ -84,9 +88,7 @@ def test_kslack_sorts_delays_up_to_k_and_passes_longer_ones_on():
 
 
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 30), st.sampled_from([None, 1, 2, 3])), max_size=40
-    ),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.sampled_from([None, 1, 2, 3])), max_size=40),
     st.sampled_from(["none", 0, 3, 10, "max"]),
     st.sampled_from([[5, 5, 5], [0, 4, 9]]),
 )

@@ -41,13 +41,14 @@ class Shard:
     Rows are processed in arrival order over all inputs. Where the source sends marks, a row waits until no
     input can bring an earlier one, so the cuts between micro-batches change no result; the wait is bounded by
     how far the inputs' cuts are apart. Without marks every micro-batch is taken to have arrived after the one
-    before, and nothing waits.
+    before, and nothing waits; where no arrival column is named, numbers go on from one to the next.
     """
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
         self._plan = plan
         self._operator = Operator(plan, snapshot["operator"] if snapshot else None)
         self._waiting: list[pa.RecordBatch | None] = [None] * len(plan.inputs)
+        self._numbered = int(snapshot["numbered"]) if snapshot else 0
         if snapshot:
             self._waiting = [from_blob(blob) if blob else None for blob in snapshot["waiting"]]
         self.ended = False
@@ -67,6 +68,11 @@ class Shard:
         else:
             self._waiting = [None] * len(batches)
         arrivals = [int64s(batch.column(ARRIVAL)) for batch in batches]
+        if marks is None and self._plan.arrival_columns is None:
+            arrivals = [arrival + self._numbered for arrival in arrivals]
+            self._numbered = max(
+                (int(arrival.max()) + 1 for arrival in arrivals if arrival.size), default=self._numbered
+            )
         for chunk in _steps(in_arrival_order(batches, arrivals)):
             yield from _packed(self._operator.push(chunk))
         if last:
@@ -78,7 +84,8 @@ class Shard:
     def snapshot(self) -> bytes:
         """Everything needed to go on in another process."""
         waiting = [b"" if batch is None else to_blob(batch) for batch in self._waiting]
-        return snapshots.dumps({"operator": self._operator.snapshot(), "waiting": waiting})
+        operator = self._operator.snapshot()
+        return snapshots.dumps({"operator": operator, "waiting": waiting, "numbered": self._numbered})
 
     @classmethod
     def restore(cls, plan: JoinPlan, snapshot: bytes) -> Shard:
