@@ -5,7 +5,6 @@
 Prints both peaks and their ratio; streams are read batch by batch, so it should be close to 1.
 """
 
-
 import subprocess
 import sys
 import tempfile

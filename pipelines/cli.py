@@ -120,7 +120,7 @@ def _root(
 
 @app.command()
 @_reporting
-def run(  # noqa: PLR0917
+def run(
     template: Template,
     variables: Variables = None,
     runner: Annotated[Runner, typer.Option(help="Where to run.")] = Runner.local,
@@ -155,18 +155,14 @@ def _runner(runner: Runner) -> Callable[..., dict[str, Any]]:
         from slackwater.pipelines.local import run as run_local
 
         return run_local
-    module = importlib.import_module(
-        f"slackwater.pipelines.run_{'spark' if runner is Runner.spark else 'beam'}"
-    )
+    module = importlib.import_module(f"slackwater.pipelines.run_{'spark' if runner is Runner.spark else 'beam'}")
     start: Callable[..., dict[str, Any]] = module.run
     return start if runner is Runner.spark else functools.partial(start, spark=runner is Runner.beam_spark)
 
 
 @app.command()
 @_reporting
-def check(
-    template: Template, variables: Variables = None, plugins: Plugins = None, debug: Debug = False
-) -> None:
+def check(template: Template, variables: Variables = None, plugins: Plugins = None, debug: Debug = False) -> None:
     """Check a template against its inputs without running it."""
     from slackwater.pipelines.assembly import assemble
     from slackwater.pipelines.cli_show import show_assembly
@@ -230,10 +226,8 @@ def schema(plugins: Plugins = None, debug: Debug = False) -> None:
 
 @app.command()
 @_reporting
-def generate(  # noqa: PLR0917
-    dataset: Annotated[
-        str | None, typer.Argument(metavar="[DATASET]", help="Data set; none lists them.")
-    ] = None,
+def generate(
+    dataset: Annotated[str | None, typer.Argument(metavar="[DATASET]", help="Data set; none lists them.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write into.")] = None,
     rows: Annotated[int | None, typer.Option(help="Rows per stream.", show_default=False)] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 7,

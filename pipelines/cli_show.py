@@ -137,9 +137,7 @@ def purpose(strategy: type[Strategy]) -> str:
 def option_rows(strategy: type[Strategy]) -> Iterable[tuple[str, str, str, str]]:
     """Name, type, default and meaning of every option."""
     for name, field in strategy.model_fields.items():
-        default = (
-            "required" if field.is_required() else f"default {field.get_default(call_default_factory=True)}"
-        )
+        default = "required" if field.is_required() else f"default {field.get_default(call_default_factory=True)}"
         yield name, _type_word(field.annotation), default, field.description or ""
 
 
@@ -167,9 +165,7 @@ def show_datasets(datasets: Iterable[Dataset]) -> None:
     """Print the data sets that can be generated, with their knobs."""
     for dataset in datasets:
         typer.echo(f"{dataset.name}: {dataset.purpose}")
-        typer.echo(
-            f"    streams: {', '.join(dataset.streams)}; {dataset.default_rows:,} rows each unless --rows"
-        )
+        typer.echo(f"    streams: {', '.join(dataset.streams)}; {dataset.default_rows:,} rows each unless --rows")
         for knob in dataset.knobs:
             default = ",".join(map(str, knob.default)) if isinstance(knob.default, tuple) else knob.default
             shown = f"default {'none' if default is None else default}"

@@ -146,9 +146,7 @@ class _Python:
         if isinstance(op, ast.In | ast.NotIn):
             test = self._member(left, right)
             return Op("not", (test,)) if isinstance(op, ast.NotIn) else test
-        if isinstance(op, ast.Is | ast.IsNot) and not (
-            isinstance(right, ast.Constant) and right.value is None
-        ):
+        if isinstance(op, ast.Is | ast.IsNot) and not (isinstance(right, ast.Constant) and right.value is None):
             raise ExpressionError(f"{self._source(node)!r}: only None can be compared by is; use ==")
         a, b = self._convert(left), self._convert(right)
         if type(op) in self._ORDER:

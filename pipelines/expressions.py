@@ -83,9 +83,7 @@ def applied_schema(config: Filter | MapToFields, schema: pa.Schema) -> pa.Schema
     if isinstance(config, Filter):
         kind = _kind(_checked(config.keep, schema, "keep"))
         if kind not in ("bool", "null"):
-            raise ConfigError(
-                f"must be true or false for each row, but is {_WORDS[kind]}; compare it", "keep"
-            )
+            raise ConfigError(f"must be true or false for each row, but is {_WORDS[kind]}; compare it", "keep")
         return schema
     for name in config.drop:
         if name not in schema.names:
@@ -175,9 +173,7 @@ class _Evaluator:
         value = self.value(expr)
         kind = _kind(value.type)
         if kind not in ("number", "bool", "null"):
-            raise ExpressionError(
-                f"{text_of(expr)} is {_WORDS[kind]}, not a number; arithmetic needs numbers"
-            )
+            raise ExpressionError(f"{text_of(expr)} is {_WORDS[kind]}, not a number; arithmetic needs numbers")
         return _wide(value)
 
     def _compare(self, expr: Op) -> Any:
@@ -213,9 +209,7 @@ class _Evaluator:
             zones = {t.tz is None for t in types if pa.types.is_timestamp(t)}
             if len(zones) < 2:
                 zone = next((t.tz for t in types if pa.types.is_timestamp(t)), None)
-                common = pa.timestamp(
-                    "ns" if any(getattr(t, "unit", "") == "ns" for t in types) else "us", zone
-                )
+                common = pa.timestamp("ns" if any(getattr(t, "unit", "") == "ns" for t in types) else "us", zone)
                 return left.cast(common), right.cast(common)
         elif pa.types.is_time(types[0]) == pa.types.is_time(types[1]) and not any(
             pa.types.is_timestamp(t) or pa.types.is_date(t) for t in types
@@ -303,6 +297,4 @@ def _time(text: str, type_: pa.DataType) -> Any:
     try:
         return pa.scalar(text).cast(type_)
     except pa.ArrowInvalid:
-        raise ExpressionError(
-            f"{text!r} is not a time; write it as 2024-01-31 or 2024-01-31 12:00:00"
-        ) from None
+        raise ExpressionError(f"{text!r} is not a time; write it as 2024-01-31 or 2024-01-31 12:00:00") from None

@@ -7,7 +7,22 @@ from typing import Any
 
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.expression import Expr
-from slackwater.transforms.plan import ARRIVAL as ARRIVAL
+from slackwater.transforms.plan import ARRIVAL
+
+__all__ = [
+    "ARRIVAL",
+    "Config",
+    "Create",
+    "Filter",
+    "Location",
+    "MapToFields",
+    "Node",
+    "Pipeline",
+    "Port",
+    "Read",
+    "Write",
+]
+
 
 @dataclass(frozen=True)
 class Location:

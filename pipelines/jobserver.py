@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -61,9 +62,12 @@ def job_server_jar(version: str, cache: Path) -> Path:
         if known.is_file():
             return known
     faults = []
-    ways = [("Beam", lambda: _fetch_by_beam(version, jar)), ("mvn", lambda: _fetch_by_maven(version, jar))]
-    for v in dict.fromkeys((version, FALLBACK_VERSION)):
-        ways.append((f"modules {v}", lambda v=v: assemble(v, cache)))  # type: ignore[misc]
+    ways: list[tuple[str, Callable[[], object]]] = [
+        ("Beam", lambda: _fetch_by_beam(version, jar)),
+        ("mvn", lambda: _fetch_by_maven(version, jar)),
+        (f"modules {version}", lambda: assemble(version, cache)),
+        (f"modules {FALLBACK_VERSION}", lambda: assemble(FALLBACK_VERSION, cache)),
+    ]
     for name, fetch in ways:
         try:
             fetch()
@@ -91,9 +95,7 @@ def _fetch_by_beam(version: str, jar: Path) -> None:
 
 def _fetch_by_maven(version: str, jar: Path) -> None:
     with tempfile.TemporaryDirectory(dir=_made(jar.parent)) as folder:
-        _maven(
-            Path(folder), "copy", f"-Dartifact={_GROUP}:{ARTIFACT}:{version}", f"-DoutputDirectory={folder}"
-        )
+        _maven(Path(folder), "copy", f"-Dartifact={_GROUP}:{ARTIFACT}:{version}", f"-DoutputDirectory={folder}")
         os.replace(Path(folder, jar.name), jar)
 
 
@@ -119,9 +121,7 @@ def assemble(version: str, cache: Path) -> Path:
         Path(folder, "pom.xml").write_text(_POM.format(dependencies))
         _maven(Path(folder), "copy-dependencies", f"-DoutputDirectory={libraries}")
     manifest = [f"Main-Class: {_MAIN_CLASS}"]
-    manifest.append(
-        "Class-Path: " + " ".join(f"{libraries.name}/{f.name}" for f in sorted(libraries.iterdir()))
-    )
+    manifest.append("Class-Path: " + " ".join(f"{libraries.name}/{f.name}" for f in sorted(libraries.iterdir())))
     with zipfile.ZipFile(jar, "w") as out:
         out.writestr(
             "META-INF/MANIFEST.MF", "\r\n".join(["Manifest-Version: 1.0", *map(_folded, manifest), "", ""])
@@ -140,9 +140,7 @@ def _maven(folder: Path, goal: str, *arguments: str) -> None:
     if maven is None:
         raise FileNotFoundError("it is not installed")
     command = [maven, "-q", "-B", "-Dstyle.color=never", f"{_PLUGIN}:{goal}", *arguments]
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-    )
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode:
         errors = re.findall(r"\[ERROR\] (\S.*)", done.stdout)
         raise OSError(errors[0] if errors else f"exit code {done.returncode}")

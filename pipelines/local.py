@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -225,10 +225,9 @@ class SinkStage:
     def abort(self) -> None:
         """Leave no file behind."""
         if not self._closed:
-            try:
+            # The error that led here is the one to report.
+            with suppress(Exception):
                 self._writer.close()
-            except Exception:  # noqa: S110 - the error that led here is the one to report
-                pass
         self._sink.abort()
 
 
@@ -309,7 +308,9 @@ class JoinStage:
             in_arrival_order([part[s][1] for part in parts], [part[s][0] for part in parts])
             for s in range(len(self.operators))
         ]
-        self._deliver(list(self._pool.map(lambda pair: pair[0].push(pair[1]), zip(self.operators, chunks, strict=True))))
+        self._deliver(
+            list(self._pool.map(lambda pair: pair[0].push(pair[1]), zip(self.operators, chunks, strict=True)))
+        )
 
     def _take(self, i: int, cut: int) -> tuple[Int64s, pa.RecordBatch]:
         """Remove and return the rows of an input that arrived before ``cut``."""

@@ -222,9 +222,7 @@ class SparkRun:
         """Event-time columns that joins read from a source, directly or through filters."""
         times: set[str] = set()
         for name, plan in self._assembly.plans.items():
-            for port, column in zip(
-                self._pipeline.node(name).inputs.values(), plan.time_columns, strict=True
-            ):
+            for port, column in zip(self._pipeline.node(name).inputs.values(), plan.time_columns, strict=True):
                 root, steps = self._origin(port)
                 if root == source and all(isinstance(step, Filter) for step in steps):
                     times.add(column)

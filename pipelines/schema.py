@@ -145,8 +145,6 @@ def _with_variables(schema: Schema) -> Schema:
     for name, value in properties.items():
         if value.get("type") == "string" and not value.keys() & {"enum", "const", "pattern", "format"}:
             continue
-        outer = {
-            key: value.pop(key) for key in ("description", "default", "title", "examples") if key in value
-        }
+        outer = {key: value.pop(key) for key in ("description", "default", "title", "examples") if key in value}
         properties[name] = {**outer, "anyOf": [value, _VARIABLE]}
     return schema

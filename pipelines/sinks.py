@@ -95,7 +95,7 @@ def _parquet(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 class _JsonLines:
     def __init__(self, file: Path) -> None:
-        self._out = open(file, "wb")
+        self._out = open(file, "wb")  # noqa: SIM115 - closed by close
 
     def write_table(self, table: pa.Table) -> None:
         for batch in table.combine_chunks().to_batches():

@@ -71,7 +71,12 @@ def read_batches(
 
 
 def read_file(
-    format: str, file: str, number: int, schema: pa.Schema, times: Sequence[str] = (), batch_rows: int = BATCH_ROWS
+    format: str,
+    file: str,
+    number: int,
+    schema: pa.Schema,
+    times: Sequence[str] = (),
+    batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one file, the ``number``-th of its source."""
     readers: dict[str, Any] = {"parquet": _read_parquet, "csv": _read_csv, "json": _read_json}
@@ -115,7 +120,9 @@ def _file_schema(format: str, file: str) -> pa.Schema:
         ) from None
 
 
-def _read_parquet(file: str, schema: pa.Schema, times: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+def _read_parquet(
+    file: str, schema: pa.Schema, times: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
     # Buffering ahead would keep the bytes of every row group until the file is closed.
     with pq.ParquetFile(file, pre_buffer=False) as parquet:
         for batch in parquet.iter_batches(batch_rows, columns=schema.names):
@@ -209,9 +216,7 @@ def json_object(file: str, line: int, text: bytes) -> dict[str, Any]:
     return value
 
 
-def _table_of(
-    file: str, line: int, rows: list[dict[str, Any]], schema: pa.Schema, lenient: set[str]
-) -> pa.Table:
+def _table_of(file: str, line: int, rows: list[dict[str, Any]], schema: pa.Schema, lenient: set[str]) -> pa.Table:
     columns = []
     for field in schema:
         values = [row.get(field.name) for row in rows]

@@ -31,7 +31,8 @@ def summarise(
             "late": dict(sorted(late.items())),
             "slack_ms": max((p["slack_ms"] for p in each.values()), key=lambda s: s["max"], default={}),
             "recall_estimate": min(
-                (p["recall_estimate"] for p in each.values() if p["recall_estimate"] is not None), default=None
+                (p["recall_estimate"] for p in each.values() if p["recall_estimate"] is not None),
+                default=None,
             ),
             "state": {
                 key: sum(part["state"][key] for part in each.values()) for key in ("max_tuples", "max_bytes")
@@ -43,7 +44,10 @@ def summarise(
         **body,
         "elapsed_s": round(elapsed_s, 6),
         "rows_per_s": round(rows / elapsed_s, 1) if elapsed_s > 0 else 0.0,
-        "warnings": [*warnings, *(w for name, (plan, account) in joins.items() for w in _lacking(name, plan, account))],
+        "warnings": [
+            *warnings,
+            *(w for name, (plan, account) in joins.items() for w in _lacking(name, plan, account)),
+        ],
     }
 
 

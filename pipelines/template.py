@@ -251,9 +251,7 @@ class _Template:
         if isinstance(ref, list) and len(ref) == 1:
             ref = ref[0]
         if isinstance(ref, list | dict) and ref:
-            raise self._input_error(
-                draft, "takes one transform, not several; merging is not supported", *label
-            )
+            raise self._input_error(draft, "takes one transform, not several; merging is not supported", *label)
         if not isinstance(ref, str) or not ref:
             raise self._input_error(draft, f"must be the name of a transform, got {ref!r}", *label)
         name, _, output = ref.rpartition(".")
@@ -277,9 +275,7 @@ class _Template:
         outputs = SIDE_OUTPUTS if target.type == "SlidingWindowJoin" else ()
         if output and output not in outputs:
             known = ", ".join([target.name, *(f"{target.name}.{o}" for o in outputs)])
-            raise self._input_error(
-                draft, f"{target.name!r} has no output {output!r}; it has {known}", *label
-            )
+            raise self._input_error(draft, f"{target.name!r} has no output {output!r}; it has {known}", *label)
         return Port(target.name, output)
 
     def _find(self, draft: _Draft, ref: str, *label: str) -> _Draft | None:
@@ -324,14 +320,10 @@ class _Template:
         self, value: Any, at: tuple[str, ...], known: tuple[str, ...], *, listed: tuple[str, ...] = ()
     ) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise self._document.error(
-                f"must be a mapping with {', '.join(listed or known)}, got {value!r}", *at
-            )
+            raise self._document.error(f"must be a mapping with {', '.join(listed or known)}, got {value!r}", *at)
         for key in value:
             if key not in known:
-                raise self._document.error(
-                    f"is not known here; known: {', '.join(listed or known)}", *at, key
-                )
+                raise self._document.error(f"is not known here; known: {', '.join(listed or known)}", *at, key)
         return value
 
     def _no_windowing(self, spec: dict[str, Any], at: tuple[str, ...]) -> None:

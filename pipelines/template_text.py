@@ -71,9 +71,7 @@ def find_template(ref: str) -> tuple[str, str]:
         try:
             return str(path), path.read_text(encoding="utf-8")
         except OSError as error:
-            raise TemplateError(
-                ref, None, f"cannot be read: {error.strerror}; check its permissions"
-            ) from None
+            raise TemplateError(ref, None, f"cannot be read: {error.strerror}; check its permissions") from None
         except UnicodeDecodeError as error:
             raise TemplateError(ref, None, f"is not UTF-8 text ({error.reason}); save it as UTF-8") from None
     known = shipped()
@@ -100,9 +98,7 @@ def read_document(file: str, text: str, variables: Mapping[str, str]) -> Documen
     except yaml.reader.ReaderError as error:
         line = origin[text.count("\n", 0, error.position)]
         code = error.character
-        raise TemplateError(
-            file, line, f"has a character that YAML forbids (#x{code:04x}); remove it"
-        ) from None
+        raise TemplateError(file, line, f"has a character that YAML forbids (#x{code:04x}); remove it") from None
     except RecursionError:
         raise TemplateError(file, None, "is nested too deeply; write it flatter") from None
 
@@ -253,7 +249,5 @@ def _render_error(file: str, error: Exception) -> TemplateError:
         name = missing[1]
         return TemplateError(file, line, f"variable {name!r} is not set; add --set {name}=VALUE")
     if isinstance(error, SecurityError):
-        return TemplateError(
-            file, line, f"Jinja may not do this: {str(error).rstrip('.')}; use plain variables"
-        )
+        return TemplateError(file, line, f"Jinja may not do this: {str(error).rstrip('.')}; use plain variables")
     return TemplateError(file, line, f"Jinja failed: {error}; mend the expression")

@@ -39,7 +39,7 @@ class Prefetch(Generic[T]):
         if isinstance(item, BaseException):
             self._queue.put(_END)
             raise item
-        return item  # type: ignore[no-any-return]
+        return item
 
     def close(self) -> None:
         """Stop reading ahead and wait for the thread."""

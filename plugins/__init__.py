@@ -4,6 +4,7 @@ A complete plugin is one module with one options class, one logic object and one
 
     # my_slack.py
     from typing import ClassVar
+    import numpy as np
     from slackwater.plugins import Arrivals, DisorderStrategy, Duration, Setting, Snapshot, hookimpl
 
     class TwiceMaxSlack(DisorderStrategy):
@@ -20,18 +21,18 @@ A complete plugin is one module with one options class, one logic object and one
 
         def __init__(self, cap, snapshot):
             self.cap = cap
-            self.slack = snapshot["slack"] if snapshot else 0
+            self.largest = snapshot["largest"] if snapshot else 0
 
         def bounds(self, arrivals: Arrivals):
-            slack = np.minimum(2 * np.maximum.accumulate(np.append(self.slack // 2, arrivals.delay)), self.cap)
-            self.slack = int(slack[-1])
-            return arrivals.progress - slack[1:]
+            largest = np.maximum.accumulate(np.append(self.largest, arrivals.delay))
+            self.largest = int(largest[-1])
+            return arrivals.progress - np.minimum(2 * largest[1:], self.cap)
 
         def adapt(self, feedback):
             pass
 
         def snapshot(self):
-            return {"slack": self.slack}
+            return {"largest": self.largest}
 
     @hookimpl
     def slackwater_disorder_strategies():

@@ -65,9 +65,7 @@ def check_strategy(strategy: Strategy) -> None:
 def check_has_name_and_purpose(strategy: Strategy) -> None:
     """The name can stand in a template, and the docstring starts with a line that says what it is for."""
     demand(re.fullmatch("[a-z][a-z0-9_]*", strategy.name), f"the name {strategy.name!r} must be lower_case")
-    demand(
-        (type(strategy).__doc__ or "").strip(), "the class has no docstring; its first line is the purpose"
-    )
+    demand((type(strategy).__doc__ or "").strip(), "the class has no docstring; its first line is the purpose")
 
 
 @checks("any")

@@ -167,9 +167,7 @@ def check_counts_match_rows(strategy: Any) -> None:
         released = sample_released(setting)
         expected, _ = _brute_force(setting, sample, released)
         got = _joined(strategy.build(setting), released)
-        demand(
-            not any(rows for rows, _, _ in got), f"where {sample.where}: rows although only counts are wanted"
-        )
+        demand(not any(rows for rows, _, _ in got), f"where {sample.where}: rows although only counts are wanted")
         sizes = np.array([join for _, join, _ in got])
         same(sizes, np.array([rows.total() for rows, _ in expected]), f"where {sample.where}: join sizes")
 

@@ -53,9 +53,7 @@ class Duration(int):
         )
 
     @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {
             "anyOf": [{"type": "string", "pattern": _PATTERN}, {"const": 0}],
             "description": "a duration: 250ms, 5s, 1m, 2h, 1d (a day is 24 h)",

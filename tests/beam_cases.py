@@ -189,8 +189,7 @@ def without_speed(summary: dict[str, Any]) -> dict[str, Any]:
     """A summary without what differs from runner to runner: names, speed, and when state was measured."""
     timed = ("runner", "elapsed_s", "rows_per_s", "busy_s", "state", "joins", "warnings")
     joins = {
-        name: {k: v for k, v in join.items() if k != "state"}
-        for name, join in summary.get("joins", {}).items()
+        name: {k: v for k, v in join.items() if k != "state"} for name, join in summary.get("joins", {}).items()
     }
     return {key: value for key, value in summary.items() if key not in timed} | {"joins": joins}
 

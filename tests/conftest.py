@@ -8,9 +8,26 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from spark_session import spark  # noqa: F401
+
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-settings.register_profile(
-    "quick", max_examples=60, deadline=None, derandomize=True, suppress_health_check=_QUIET
-)
+settings.register_profile("quick", max_examples=60, deadline=None, derandomize=True, suppress_health_check=_QUIET)
 settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def _forget_stale_kernels() -> None:
+    """Drop compiled kernels that are older than any kernel's source.
+
+    Numba notices a change of the file that a cached function is in, not of the files it calls into: a test
+    would pass or fail on code that is gone.
+    """
+    kernels = Path(__file__).parents[1] / "transforms" / "kernels"
+    sources = [path.stat().st_mtime for path in (*kernels.glob("*.py"), kernels.parent / "opcodes.py")]
+    cached = list((kernels / "__pycache__").glob("*.nb[ic]"))
+    if cached and max(sources) > min(path.stat().st_mtime for path in cached if path.exists()):
+        for path in cached:
+            path.unlink(missing_ok=True)
+
+
+_forget_stale_kernels()

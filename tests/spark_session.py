@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +11,6 @@ import pytest
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The session that the Spark runner itself would start."""
-    pytest.importorskip("pyspark")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java, and there is none on PATH")
     from slackwater.transforms.spark.session import start_session
 
     session = start_session(app="slackwater tests")

@@ -127,12 +127,8 @@ def test_a_row_without_a_time_is_late_and_the_run_goes_on() -> None:
         b = p | "B" >> beam.Create([beam.Row(id=1, ts=12)])
         joined = {"a": a, "b": b} | SlidingWindowJoin(time="ts", window="1s", where="a.id = b.id")
         assert_that(joined.main, equal_to([beam.Row(a_id=1, a_ts=10, b_id=1, b_ts=12, ts=12)]))
-        reasons = joined.late | beam.Map(
-            lambda row: (row.input, row.reason, row.ts, json.loads(row.row)["id"])
-        )
-        assert_that(
-            reasons, equal_to([("a", "bad_record", None, 2), ("a", "bad_record", None, 3)]), "check late"
-        )
+        reasons = joined.late | beam.Map(lambda row: (row.input, row.reason, row.ts, json.loads(row.row)["id"]))
+        assert_that(reasons, equal_to([("a", "bad_record", None, 2), ("a", "bad_record", None, 3)]), "check late")
 
 
 def test_dicts_and_arrow_batches_are_taken_where_their_columns_are_given() -> None:
@@ -151,9 +147,7 @@ def test_dicts_and_arrow_batches_are_taken_where_their_columns_are_given() -> No
 def test_rows_join_only_within_their_beam_window() -> None:
     with pipeline() as p:
         rows = p | beam.Create([beam.Row(id=1, ts=1000), beam.Row(id=1, ts=11_000)])
-        stamped = beam.Map(lambda row: TimestampedValue(row, row.ts // 1000)).with_output_types(
-            rows.element_type
-        )
+        stamped = beam.Map(lambda row: TimestampedValue(row, row.ts // 1000)).with_output_types(rows.element_type)
         a, b = (
             rows | f"Times {name}" >> stamped | f"Windows {name}" >> beam.WindowInto(FixedWindows(10))
             for name in "ab"
@@ -177,9 +171,7 @@ def test_the_main_output_is_the_one_where_one_is_asked_for() -> None:
     assert len(joined) == 1 and list(joined.values()) == [joined.main]
     assert list(joined) == ["out", "late", "punctuations", "metrics"]
     assert joined["main"] is joined["results"] is joined["out"] and "main" in joined and "other" not in joined
-    with pytest.raises(
-        KeyError, match="there is no output 'other'; there are out, late, punctuations, metrics"
-    ):
+    with pytest.raises(KeyError, match="there is no output 'other'; there are out, late, punctuations, metrics"):
         joined["other"]
 
 
@@ -261,9 +253,7 @@ def test_inputs_that_cannot_be_joined_are_refused() -> None:
         rows | "1" >> SlidingWindowJoin(**join)
     with pytest.raises(ConfigError, match="input: needs 2 to 8 inputs, got 1"):
         {"a": rows} | "2" >> SlidingWindowJoin(**join)
-    with pytest.raises(
-        ConfigError, match=r"input 'b' has elements without a schema \(.*int.*\); use beam.Row"
-    ):
+    with pytest.raises(ConfigError, match=r"input 'b' has elements without a schema \(.*int.*\); use beam.Row"):
         {"a": rows, "b": numbers} | "3" >> SlidingWindowJoin(**join)
     with pytest.raises(ConfigError, match=r"column 'ts' of input 'b' has type .*Any.*; give it one"):
         {"a": rows, "b": untyped} | "4" >> SlidingWindowJoin(**join)
@@ -286,9 +276,7 @@ def test_a_value_of_another_type_names_input_column_and_rows() -> None:
 
 
 def test_batches_survive_coding_and_plans_survive_pickling() -> None:
-    batch = pa.RecordBatch.from_pydict(
-        {"a": [1, None, 3], "b": pa.array(["x", "y", "x"]).dictionary_encode()}
-    )
+    batch = pa.RecordBatch.from_pydict({"a": [1, None, 3], "b": pa.array(["x", "y", "x"]).dictionary_encode()})
     coder = ArrowBatchCoder()
     assert coder.decode(coder.encode(batch.slice(1, 2))) == batch.slice(1, 2)
     assert coder.decode(coder.encode(batch.slice(0, 0))).schema == batch.schema

@@ -66,9 +66,7 @@ def test_an_error_in_a_worker_is_one_sentence_and_leaves_no_file(tmp_path: Path)
 def test_missing_java_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(
-        SlackwaterError, match="beam-spark needs Java, and there is none on the path; install"
-    ):
+    with pytest.raises(SlackwaterError, match="beam-spark needs Java, and there is none on the path; install"):
         jobserver.java()
 
 
@@ -148,7 +146,5 @@ def test_what_maven_says_is_passed_on(
 
 def test_a_named_jar_must_be_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(jobserver.VARIABLE, str(tmp_path / "no.jar"))
-    with pytest.raises(
-        SlackwaterError, match=r"SLACKWATER_SPARK_JOB_SERVER names '.*no.jar', which is no file"
-    ):
+    with pytest.raises(SlackwaterError, match=r"SLACKWATER_SPARK_JOB_SERVER names '.*no.jar', which is no file"):
         jobserver.job_server_jar("9.9.9", tmp_path)

@@ -146,9 +146,7 @@ def compare(data: Path, text: str) -> None:
     local.run(read_template(str(file), {**variables, "out": "ours"}))
     given = json.dumps({**variables, "out": "beam"})
     command = [sys.executable, "-m", "apache_beam.yaml.main", f"--yaml_pipeline_file={file}"]
-    done = subprocess.run(
-        [*command, f"--jinja_variables={given}"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*command, f"--jinja_variables={given}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     for stem in ("joined", "late"):
         ours = rows_in(data / "ours", stem)

@@ -27,17 +27,13 @@ def test_strategies_lists_stage_purpose_options_and_origin(monkeypatch: pytest.M
     assert "Hold every row until" in lines[at + 1]
     assert lines[at + 2].startswith("    slack: duration (such as 250ms, 5s, 1m), required - how long")
     assert lines[-1] == "broken: plugin 'bad' could not be loaded (bad-plugin 1.0: ImportError: no)"
-    assert [
-        line for line in call("strategies", "none").stdout.splitlines() if line.startswith("shedding: none")
-    ]
+    assert [line for line in call("strategies", "none").stdout.splitlines() if line.startswith("shedding: none")]
 
 
 def test_templates_lists_what_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     from slackwater.pipelines import template_text
 
-    monkeypatch.setattr(
-        template_text, "shipped", lambda: {"one": "# First line.\npipeline:", "two": "pipeline:"}
-    )
+    monkeypatch.setattr(template_text, "shipped", lambda: {"one": "# First line.\npipeline:", "two": "pipeline:"})
     assert call("templates").stdout == "one  First line.\ntwo\n"
 
 

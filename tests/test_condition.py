@@ -202,9 +202,7 @@ def test_equal_is_equal_in_keys_and_in_predicates(where, left, right):
     """-0.0 is 0.0, NaN is NaN, 7 is 7.0, and null is nothing, wherever the equality stands."""
     found = passing(where, batch_of(x=left), batch_of(x=right))
     expected = [(i, j) for i, j in product(range(4), repeat=2) if None not in (left[i], right[j])]
-    same = {
-        (i, j) for i, j in expected if left[i] == right[j] or (left[i] != left[i] and right[j] != right[j])
-    }
+    same = {(i, j) for i, j in expected if left[i] == right[j] or (left[i] != left[i] and right[j] != right[j])}
     assert found == sorted(same)
 
 
@@ -298,16 +296,12 @@ def numbers():
 
 def truths():
     leaves = st.one_of(
-        st.builds(
-            "({} {} {})".format, numbers(), st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), numbers()
-        ),
+        st.builds("({} {} {})".format, numbers(), st.sampled_from(["=", "<>", "<", "<=", ">", ">="]), numbers()),
         st.builds("({} IS {}NULL)".format, numbers(), st.sampled_from(["", "NOT "])),
         st.builds(
             "({} {}BETWEEN {} AND {})".format, numbers(), st.sampled_from(["", "NOT "]), numbers(), numbers()
         ),
-        st.builds(
-            "({} {}IN ({}, {}))".format, numbers(), st.sampled_from(["", "NOT "]), numbers(), numbers()
-        ),
+        st.builds("({} {}IN ({}, {}))".format, numbers(), st.sampled_from(["", "NOT "]), numbers(), numbers()),
         st.sampled_from(
             ["a.s = b.s", "a.s <> b.s", "a.s IN ('x', b.s)", "a.s IS NULL", "TRUE", "FALSE", "a.p", "b.p"]
         ),

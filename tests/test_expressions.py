@@ -161,9 +161,7 @@ def test_several_columns_of_one_name_cannot_be_told_apart() -> None:
 
 
 def test_overflow_is_an_error_not_another_number() -> None:
-    with pytest.raises(
-        SlackwaterError, match="i \\* 9223372036854775807: overflow; keep the numbers smaller"
-    ):
+    with pytest.raises(SlackwaterError, match="i \\* 9223372036854775807: overflow; keep the numbers smaller"):
         evaluate(parse("i * 9223372036854775807"), BATCH)
 
 
@@ -257,9 +255,7 @@ _NUMBERS: st.SearchStrategy[str] = st.recursive(
     lambda inner: st.one_of(
         st.tuples(inner, st.sampled_from("+-*/%"), inner).map(lambda p: f"({p[0]} {p[1]} {p[2]})"),
         inner.map(lambda e: f"abs({e})"),
-        st.tuples(st.sampled_from(["least", "greatest"]), inner, inner).map(
-            lambda p: f"{p[0]}({p[1]}, {p[2]})"
-        ),
+        st.tuples(st.sampled_from(["least", "greatest"]), inner, inner).map(lambda p: f"{p[0]}({p[1]}, {p[2]})"),
     ),
     max_leaves=4,
 )

@@ -161,9 +161,7 @@ def test_description_and_variables_say_what_was_made(tmp_path):
     assert made.variables["s2"] == str(made.files["s2"])
     assert made.variables["window"] == "5s"
     assert generate("zipf", tmp_path, rows=9).variables["window"] == "400ms"
-    assert generate("syn4", tmp_path, rows=9).query.where == (
-        "s1.a1 = s2.a1 AND s1.a2 = s3.a2 AND s1.a3 = s4.a3"
-    )
+    assert generate("syn4", tmp_path, rows=9).query.where == ("s1.a1 = s2.a1 AND s1.a2 = s3.a2 AND s1.a3 = s4.a3")
 
 
 def test_delays_follow_their_skews_and_never_exceed_the_maximum():
@@ -194,9 +192,7 @@ def test_given_share_of_rows_is_delayed_uniformly():
     assert len(delayed) / 20_000 == pytest.approx(0.25, abs=0.015)
     assert (delayed.min(), delayed.max()) == (1, 1000)
     assert delayed.mean() == pytest.approx(500, abs=20)
-    assert (
-        streams_of("syn2", 99, delayed=1, max_delay=0, start=0)["s1"]["ts"] == 10 * np.arange(1, 100)
-    ).all()
+    assert (streams_of("syn2", 99, delayed=1, max_delay=0, start=0)["s1"]["ts"] == 10 * np.arange(1, 100)).all()
     assert (streams_of("syn2", 99, delayed=0, start=0)["s1"]["ts"] == 10 * np.arange(1, 100)).all()
 
 
@@ -212,9 +208,7 @@ def test_streams_arrive_in_step():
         [1, 4, 7, 10],
         [2, 5, 8, 11],
     ]
-    assert {values.dtype for columns in streams.values() for values in columns.values()} == {
-        np.dtype("int64")
-    }
+    assert {values.dtype for columns in streams.values() for values in columns.values()} == {np.dtype("int64")}
 
 
 def test_value_skew_changes_between_its_bounds():
@@ -340,9 +334,7 @@ def test_a_file_is_no_place_for_a_data_set(tmp_path):
 
 def test_more_results_than_can_be_counted_are_refused():
     rows = {"ts": np.zeros(40_000, np.int64), **{f"a{i}": np.ones(40_000, np.int64) for i in (1, 2, 3, 4)}}
-    message = (
-        "x: up to 5e+23 results, more than a 64-bit number can count. Shorten the window, widen the step"
-    )
+    message = "x: up to 5e+23 results, more than a 64-bit number can count. Shorten the window, widen the step"
     with pytest.raises(ValueError, match=re.escape(message)):
         count_star("x", [rows] * 5, ["a1", "a2", "a3", "a4"], 5)
 

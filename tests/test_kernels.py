@@ -74,9 +74,7 @@ def test_a_dictionary_codes_texts_exactly_and_forgets_what_is_unused():
     copy = TextDictionary(["pinned", ""], dictionary.snapshot())
     again = ["x", "word 7", "new", ""]
     assert (
-        copy.encode(pa.array(again)).tolist()
-        == dictionary.encode(pa.array(again)).tolist()
-        == [307, 14, 308, 2]
+        copy.encode(pa.array(again)).tolist() == dictionary.encode(pa.array(again)).tolist() == [307, 14, 308, 2]
     )
 
 

@@ -58,9 +58,7 @@ GOOD = {"ts": [1, 2, 3], "k": ["x", "y", "x"]}
 
 
 def test_results_and_late_rows_are_written_and_the_summary_balances(tmp_path):
-    write_parquet(
-        tmp_path, a={"ts": [1, 9, 2], "k": ["x", "y", "x"]}, b={"ts": [1, 9, 9], "k": ["x", "y", "z"]}
-    )
+    write_parquet(tmp_path, a={"ts": [1, 9, 2], "k": ["x", "y", "x"]}, b={"ts": [1, 9, 9], "k": ["x", "y", "z"]})
     summary = tmp_path / "summary.json"
     done = call("run", template(tmp_path), "--summary", summary)
     assert done.exit_code == 0, done.output
@@ -297,9 +295,7 @@ pipeline:
 """
     summary = run(read_template_text("t", text))
     assert summary["joins"]["first"]["results"] == 4
-    assert (
-        summary["joins"]["second"]["results"] == 8 == len((tmp_path / "out.jsonl").read_text().splitlines())
-    )
+    assert summary["joins"]["second"]["results"] == 8 == len((tmp_path / "out.jsonl").read_text().splitlines())
 
 
 def test_shards_change_nothing_when_disorder_is_handled_completely(tmp_path):

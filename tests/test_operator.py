@@ -15,9 +15,7 @@ def check(spec, arrivals, sizes, slack, *cuts_and_restores):
     expected = reference_join(arrivals, sizes, spec.test, slack)
     window = dict(zip(NAMES, (f"{w}ms" for w in sizes), strict=False))
     for output in ("rows", "counts"):
-        plan = plan_of(
-            SCHEMA, spec.m, window=window, where=spec.sql, disorder=disorder_of(slack), output=output
-        )
+        plan = plan_of(SCHEMA, spec.m, window=window, where=spec.sql, disorder=disorder_of(slack), output=output)
         got = run(plan, arrivals, *cuts_and_restores)
         if output == "rows":
             assert got.results == expected.results
@@ -71,9 +69,7 @@ def test_five_to_eight_inputs(spec, data):
     arrivals = data.draw(streams(spec.m, 2 * spec.m))
     arrivals = numbered(arrivals + [(i, {"ts": 8, "k": 1, "v": 1}) for i in range(spec.m)])
     n = len(arrivals)
-    check(
-        spec, arrivals, data.draw(windows(spec.m)), data.draw(SLACKS), data.draw(cuts(n)), data.draw(cuts(n))
-    )
+    check(spec, arrivals, data.draw(windows(spec.m)), data.draw(SLACKS), data.draw(cuts(n)), data.draw(cuts(n)))
 
 
 @settings(max_examples=20 * EFFORT)
@@ -106,9 +102,7 @@ def test_no_rows_at_all():
 
 
 def test_one_input_never_comes():
-    got = run(
-        plan_of(SCHEMA, window="1s", where="a.k = b.k"), numbered((0, {"ts": t, "k": 1}) for t in range(9))
-    )
+    got = run(plan_of(SCHEMA, window="1s", where="a.k = b.k"), numbered((0, {"ts": t, "k": 1}) for t in range(9)))
     assert got.rows == []
     assert len(got.order) == 9
 

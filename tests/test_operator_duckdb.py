@@ -103,15 +103,11 @@ def duckdb_results(arrivals, schemas, where, windows):
     names = NAMES[: len(schemas)]
     con = duckdb.connect()
     for i, (name, schema) in enumerate(zip(names, schemas, strict=True)):
-        con.register(
-            name, pa.Table.from_pylist([row for which, row in arrivals if which == i], schema=schema)
-        )
+        con.register(name, pa.Table.from_pylist([row for which, row in arrivals if which == i], schema=schema))
     newest = f"greatest({', '.join(f'{name}.ts' for name in names)})"
     within = " AND ".join(f"{name}.ts >= {newest} - {w}" for name, w in zip(names, windows, strict=True))
     where = (where or "TRUE").replace("/ b.n", "/ nullif(b.n, 0)")  # some versions raise, ours gives NULL
-    query = (
-        f"SELECT {', '.join(f'{name}.id' for name in names)}, {newest} FROM {', '.join(names)} WHERE {within}"
-    )
+    query = f"SELECT {', '.join(f'{name}.id' for name in names)}, {newest} FROM {', '.join(names)} WHERE {within}"
     return Counter((row[:-1], row[-1]) for row in con.execute(f"{query} AND ({where})").fetchall())
 
 
@@ -171,8 +167,7 @@ def test_event_times_may_be_timestamps():
     start = datetime(2026, 3, 1)
     plain = rows_of(4, 200, 2)
     stamped = [
-        (which, {"id": r["id"], "n": r["n"], "ts": start + timedelta(milliseconds=r["ts"])})
-        for which, r in plain
+        (which, {"id": r["id"], "n": r["n"], "ts": start + timedelta(milliseconds=r["ts"])}) for which, r in plain
     ]
     plan = plan_of(schema, window="25ms", where="a.n = b.n", disorder={"strategy": "fixed", "slack": "1s"})
     got = run(plan, stamped)

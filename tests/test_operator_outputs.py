@@ -44,9 +44,7 @@ def test_a_late_row_says_where_why_when_and_what():
 
 
 def test_without_an_arrival_column_late_rows_carry_the_number_of_their_arrival():
-    arrivals = numbered(
-        [(0, {"ts": 9}), (1, {"ts": 9}), (1, {"ts": 1}), (1, {"ts": None}), (1, {"ts": 10**6})]
-    )
+    arrivals = numbered([(0, {"ts": 9}), (1, {"ts": 9}), (1, {"ts": 1}), (1, {"ts": None}), (1, {"ts": 10**6})])
     plan = plan_of(SCHEMA, window="5ms", disorder=NONE, guard={"future": "1s"})
     expected = [("too_late", 2), ("bad_record", 3), ("future_time", 4)]
     assert sorted(late_of(run(plan, arrivals), "reason", "arrival")) == sorted(expected)
@@ -126,19 +124,13 @@ def test_guard_past_refuses_rows_older_than_their_input_by_more():
 def test_guard_future_refuses_a_lone_jump_and_believes_a_second(cuts):
     guard = {"future": "100ms"}
     lone = [(0, 1), (1, 2), (0, 5000), (0, 3), (1, 4), (0, 5)]
-    got = run(
-        plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in lone), cuts, cuts
-    )
+    got = run(plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in lone), cuts, cuts)
     assert late_of(got, "input", "reason", "ts") == [("a", "future_time", 5000)]
     gap = [(0, 1), (1, 2), (0, 5000), (0, 5001), (1, 5002), (0, 5003)]
     got = run(plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in gap), cuts, cuts)
-    assert late_of(got, "reason", "ts") == [
-        ("future_time", 5000)
-    ]  # the second one is believed, and all after
+    assert late_of(got, "reason", "ts") == [("future_time", 5000)]  # the second one is believed, and all after
     wild = [(0, 1), (0, 5000), (0, 90000), (0, 700000)]
-    got = run(
-        plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in wild), cuts, cuts
-    )
+    got = run(plan_of(SCHEMA, window="1s", guard=guard), numbered((i, {"ts": t}) for i, t in wild), cuts, cuts)
     assert len(got.late) == 3  # jumps that do not agree with each other
 
 

@@ -75,9 +75,7 @@ def adaptation_times(arrivals, interval):
 def moody_run(arrivals, interval, edges, restores):
     plan = plan_of(SCHEMA, window="6ms", where="a.k = b.k")
     log = []
-    got = run(
-        dataclasses.replace(plan, disorder=Moody(interval=interval, log=log)), arrivals, edges, restores
-    )
+    got = run(dataclasses.replace(plan, disorder=Moody(interval=interval, log=log)), arrivals, edges, restores)
     return got, log
 
 

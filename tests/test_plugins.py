@@ -159,9 +159,7 @@ def test_a_broken_plugin_is_named_and_the_rest_goes_on(plugin, installed, strate
 
 def test_a_plugin_that_cannot_be_imported_is_named(installed):
     manager = installed("no_such_plugin")
-    assert manager.broken == {
-        "no_such_plugin": "unknown: ModuleNotFoundError: No module named 'no_such_plugin'"
-    }
+    assert manager.broken == {"no_such_plugin": "unknown: ModuleNotFoundError: No module named 'no_such_plugin'"}
     assert known(manager) == BUILT_IN
 
 
@@ -169,6 +167,12 @@ def test_a_plugin_that_ends_the_process_is_survived(tmp_path, monkeypatch, insta
     (tmp_path / "quitting_plugin.py").write_text("raise SystemExit(3)")
     monkeypatch.syspath_prepend(tmp_path)
     assert installed("quitting_plugin").broken == {"quitting_plugin": "unknown: SystemExit: 3"}
+
+
+def test_a_module_may_have_hooks_of_several_stages(plugin, installed):
+    module = plugin("both_stages", [Shedder], "slackwater_shedding_strategies")
+    module.slackwater_disorder_strategies = hookimpl(lambda: [Picky])
+    assert known(installed("both_stages")) == BUILT_IN | {("disorder", "picky"), ("shedding", "shedder")}
 
 
 def test_a_module_can_be_added_by_name(plugin, installed):

@@ -59,9 +59,7 @@ def test_arrays_of_objects_are_refused():
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"SLKW0\n" + bytes(20)])
 def test_other_bytes_are_refused(data):
-    with pytest.raises(
-        ValueError, match="these bytes are no snapshot of Slackwater, or one of another version"
-    ):
+    with pytest.raises(ValueError, match="these bytes are no snapshot of Slackwater, or one of another version"):
         loads(data)
 
 

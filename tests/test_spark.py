@@ -261,9 +261,7 @@ def test_shard_keys_cover_the_partitions_evenly() -> None:
 def test_no_java_is_said_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    pipeline = read_template_text(
-        "t", "pipeline: {transforms: [{type: Create, config: {elements: [{x: 1}]}}]}"
-    )
+    pipeline = read_template_text("t", "pipeline: {transforms: [{type: Create, config: {elements: [{x: 1}]}}]}")
     with pytest.raises(SlackwaterError, match="needs Java 17 or later, and there is none; install a JDK"):
         run_spark.run(pipeline)
 
@@ -385,9 +383,7 @@ def test_filters_maps_text_files_and_a_join_of_a_join(spark: Any, tmp_path: Path
     ab = pa.Table.from_batches(results)
     plan = bind(JoinConfig.read(settings(**second)), {"ab": ab.schema, "c": tables[2].schema})
     want = expected(plan, [ab, tables[2]])[0]
-    assert file_rows(tmp_path / "abc.parquet") == Counter(
-        {r: n for r, n in want.items() if dict(r)["c_v"] >= 50}
-    )
+    assert file_rows(tmp_path / "abc.parquet") == Counter({r: n for r, n in want.items() if dict(r)["c_v"] >= 50})
     assert summary["joins"]["abc"]["results"] == want.total() > 0
     assert seen[0] < -3 * ROWS + 1
     assert sum(seen) == 0
@@ -436,8 +432,7 @@ def test_batch_frames_are_joined_to_the_end(spark: Any) -> None:  # noqa: F811
     # Ties in arrival are broken by Spark's partitions: make the numbers unique to know the order.
     frames = {name: f.withColumn("arrived", f.arrived * 1000 + f.id) for name, f in frames.items()}
     tables = [
-        t.set_column(4, "arrived", pa.array(t["arrived"].to_numpy() * 1000 + t["id"].to_numpy()))
-        for t in tables
+        t.set_column(4, "arrived", pa.array(t["arrived"].to_numpy() * 1000 + t["id"].to_numpy())) for t in tables
     ]
     joined = sliding_window_join(frames, **case)
     assert joined.results.columns[:2] == ["a_id", "a_ts"]

@@ -50,7 +50,9 @@ class CellEncoder:
     uses, so the dictionary is bounded by the rows held, not by the length of the input.
     """
 
-    def __init__(self, condition: Condition, schemas: Sequence[pa.Schema], snapshot: Snapshot | None = None) -> None:
+    def __init__(
+        self, condition: Condition, schemas: Sequence[pa.Schema], snapshot: Snapshot | None = None
+    ) -> None:
         self._layout = condition.columns
         self._width = condition.width
         self._time_unit = time_unit(condition, schemas)

@@ -5,7 +5,7 @@ sqlglot parses; whatever is not on the whitelist is refused with its name. Nothi
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import sqlglot
 from sqlglot import exp
@@ -49,7 +49,7 @@ class Op:
 
 Expr = Col | Lit | Op
 
-_BINARY: Final[dict[type[exp.Expression], str]] = {
+_BINARY: Final[dict[type, str]] = {
     exp.And: "and",
     exp.Or: "or",
     exp.EQ: "=",
@@ -62,9 +62,9 @@ _BINARY: Final[dict[type[exp.Expression], str]] = {
     exp.Div: "/",
     exp.Mod: "%",
 }
-_SWAPPED: Final[dict[type[exp.Expression], str]] = {exp.GT: "<", exp.GTE: "<="}
-_UNARY: Final[dict[type[exp.Expression], str]] = {exp.Not: "not", exp.Neg: "neg", exp.Abs: "abs", exp.Sqrt: "sqrt"}
-_VARIADIC: Final[dict[type[exp.Expression], str]] = {exp.Least: "least", exp.Greatest: "greatest"}
+_SWAPPED: Final[dict[type, str]] = {exp.GT: "<", exp.GTE: "<="}
+_UNARY: Final[dict[type, str]] = {exp.Not: "not", exp.Neg: "neg", exp.Abs: "abs", exp.Sqrt: "sqrt"}
+_VARIADIC: Final[dict[type, str]] = {exp.Least: "least", exp.Greatest: "greatest"}
 
 MAX_DEPTH: Final = 200
 _TOO_DEEP: Final = f"the expression is nested more than {MAX_DEPTH} deep; write IN (…) for long chains of OR"
@@ -113,7 +113,7 @@ def conjuncts(tree: Expr) -> list[Expr]:
     return [tree]
 
 
-def _convert(node: exp.Expression) -> Expr:
+def _convert(node: Any) -> Expr:
     kind = type(node)
     if isinstance(node, exp.Paren):
         return _convert(node.this)

@@ -85,8 +85,7 @@ class Intake:
             refused = _refused(chunk, of_input, ts, verdict)
             accepted = verdict == kernel.KEEP
             rows = [
-                batch.filter(pa.array(accepted[at]))
-                for batch, at in zip(chunk.batches, of_input, strict=True)
+                batch.filter(pa.array(accepted[at])) for batch, at in zip(chunk.batches, of_input, strict=True)
             ]
             arrivals, seq = Arrivals._make(array[accepted] for array in arrivals), seq[accepted]
             of_input = [np.flatnonzero(arrivals.input == i) for i in range(len(rows))]

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import NEVER, Arrivals, Feedback, Float64s, Int64s, Matches, Released, Snapshot, Tuples
+from slackwater.plugins.contract import (
+    NEVER,
+    Arrivals,
+    Feedback,
+    Float64s,
+    Int64s,
+    Matches,
+    Released,
+    Snapshot,
+    Tuples,
+)
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.intake import Chunk, Intake, Taken
@@ -226,9 +236,7 @@ class Operator:
             rows = np.concatenate([matches.rows for matches in found])
             probe = np.concatenate([matches.probe for matches in found])
             columns = [
-                column
-                for i, store in enumerate(self._stores)
-                for column in store.take(store.locate(rows[:, i]))
+                column for i, store in enumerate(self._stores) for column in store.take(store.locate(rows[:, i]))
             ]
             ts = pa.array(released.ts[probe]).cast(self._plan.time_type)
             out.results.append(pa.RecordBatch.from_arrays([*columns, ts], schema=self._plan.result_schema))

@@ -19,7 +19,9 @@ class Outputs(NamedTuple):
     late: list[pa.RecordBatch]
 
 
-def late_batch(name: str, reason: str, ts: Int64s | None, arrival: Int64s, rows: pa.RecordBatch) -> pa.RecordBatch:
+def late_batch(
+    name: str, reason: str, ts: Int64s | None, arrival: Int64s, rows: pa.RecordBatch
+) -> pa.RecordBatch:
     """Return rows of input ``name`` as rows of the late output; ``ts`` is None if they have no time."""
     n = rows.num_rows
     return pa.RecordBatch.from_arrays(

@@ -140,9 +140,7 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     return plan
 
 
-def _columns(
-    given: str | Mapping[str, str], schemas: Mapping[str, pa.Schema], setting: str
-) -> tuple[str, ...]:
+def _columns(given: str | Mapping[str, str], schemas: Mapping[str, pa.Schema], setting: str) -> tuple[str, ...]:
     if not isinstance(given, str):
         _same_inputs(given, tuple(schemas), setting)
     columns = tuple(given if isinstance(given, str) else given[name] for name in schemas)

@@ -45,7 +45,11 @@ class ReorderBuffer:
         n = ts.size
         held = len(self)
         self._reserve(n)
-        code, out_ts, late = np.empty(held + n, np.int64), np.empty(held + n, np.int64), np.empty(held + n, np.bool_)
+        code, out_ts, late = (
+            np.empty(held + n, np.int64),
+            np.empty(held + n, np.int64),
+            np.empty(held + n, np.bool_),
+        )
         emitted = kernel.release(inputs, ts, codes, bounds, self._state, code, out_ts, late)
         return Emitted(code[:emitted], out_ts[:emitted], late[:emitted])
 

@@ -38,10 +38,9 @@ class RowStore:
     def __init__(self, schema: pa.Schema, width: int) -> None:
         self._schema = schema
         self._chunks: list[pa.RecordBatch] = []
-        words = [np.empty(0, np.int64) for _ in range(4)]
-        self.beside = Beside(
-            *words, np.empty(0, np.bool_), np.empty((0, width), np.int64), np.empty(0, np.uint64)
-        )
+        none = np.empty(0, np.int64)
+        cells = np.empty((0, width), np.int64)
+        self.beside = Beside(none, none, none, none, np.empty(0, np.bool_), cells, np.empty(0, np.uint64))
 
     def __len__(self) -> int:
         return len(self.beside.seq)

@@ -55,7 +55,9 @@ def _pack(value: Any, blobs: list[bytes]) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return {"is": value}
-    raise TypeError(f"a snapshot cannot hold {type(value).__name__}; use arrays, numbers, text, bytes or mappings")
+    raise TypeError(
+        f"a snapshot cannot hold {type(value).__name__}; use arrays, numbers, text, bytes or mappings"
+    )
 
 
 def _unpack(value: Any, blobs: list[bytes]) -> Any:

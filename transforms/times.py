@@ -34,12 +34,13 @@ def _parse_text(column: pa.Array, unit: str) -> pa.Array:
         return numbers
     stamp = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?Z?$"
     stamps = pc.if_else(pc.match_substring_regex(text, stamp), pc.utf8_rtrim(text, "Z"), None)
-    values = np.array([_stamp(value, unit) for value in stamps.to_pylist()], f"datetime64[{unit}]")
-    return pc.coalesce(numbers, pa.array(values).cast(pa.int64()))
+    values = [_stamp(value, np.dtype(f"datetime64[{unit}]")) for value in stamps.to_pylist()]
+    return pc.coalesce(numbers, pa.array(values, pa.int64()))
 
 
-def _stamp(text: str | None, unit: str) -> np.datetime64:
+def _stamp(text: str | None, unit: np.dtype[np.datetime64]) -> int | None:
+    """Return a timestamp in text as ticks; None for one that the calendar does not have."""
     try:
-        return np.datetime64(text if text is not None else "NaT", unit)
+        return None if text is None else int(np.array(text, unit).astype(np.int64))
     except ValueError:
-        return np.datetime64("NaT", unit)
+        return None

@@ -68,7 +68,9 @@ def _reference(data: Path, rows: int) -> float:
     from slackwater.pipelines.bench.per_tuple import PerTupleJoin
 
     started = time.perf_counter()
-    streams = [pq.read_table(data / file).slice(0, rows // 2).to_pylist() for file in ("s1.parquet", "s2.parquet")]
+    streams = [
+        pq.read_table(data / file).slice(0, rows // 2).to_pylist() for file in ("s1.parquet", "s2.parquet")
+    ]
     arrivals = sorted(
         ((row["arrived"], which, row) for which, stream in enumerate(streams) for row in stream),
         key=lambda arrival: arrival[:2],
@@ -92,7 +94,9 @@ def _print(console: Console, name: str, ours: dict[str, Any], reference: float) 
     busy = ours["busy_s"]
     total = sum(busy.values())
     console.print(f"[bold]{name}[/bold]: {rows:,} rows, {ours['results']:,} results")
-    console.print(f"  slackwater   {ours['rows_per_s']:>12,.0f} rows/s   {ours['results'] / ours['elapsed_s']:>12,.0f} results/s")
+    console.print(
+        f"  slackwater   {ours['rows_per_s']:>12,.0f} rows/s   {ours['results'] / ours['elapsed_s']:>12,.0f} results/s"
+    )
     console.print(f"  per tuple    {reference:>12,.0f} rows/s")
     console.print(f"  ratio        {ours['rows_per_s'] / reference:>12,.1f}")
     shares = "   ".join(f"{part} {seconds / total:.0%}" for part, seconds in busy.items())

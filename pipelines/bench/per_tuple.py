@@ -23,7 +23,9 @@ class PerTupleJoin:
     ``process`` returns the results that a row completes as tuples of rows; ``finish`` returns the rest.
     """
 
-    def __init__(self, windows: Sequence[int], keys: Sequence[str], slack: Slack = "none", time: str = "ts") -> None:
+    def __init__(
+        self, windows: Sequence[int], keys: Sequence[str], slack: Slack = "none", time: str = "ts"
+    ) -> None:
         self._sizes = list(windows)
         self._keys = list(keys)
         self._slack = slack

@@ -98,9 +98,7 @@ def _knobs(delay_skews: tuple[float, ...], window: int) -> tuple[Knob, ...]:
             minimum=1,
             maximum=10**8,
         ),
-        Knob(
-            "window", "int", window, "Window in ms of the query whose results are counted.", maximum=LONGEST
-        ),
+        Knob("window", "int", window, "Window in ms of the query whose results are counted.", maximum=LONGEST),
     )
 
 

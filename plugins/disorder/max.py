@@ -30,7 +30,7 @@ class MaxSlack(DisorderStrategy):
 class MaxSlackLogic:
     """K-slack whose K is the running maximum of the delays."""
 
-    interval = None
+    interval: int | None = None
 
     def __init__(self, slack: int) -> None:
         self._slack = slack

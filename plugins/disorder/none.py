@@ -28,7 +28,7 @@ class NoSlack(DisorderStrategy):
 class ConstantSlackLogic:
     """K-slack with a K that never changes."""
 
-    interval = None
+    interval: int | None = None
 
     def __init__(self, slack: int) -> None:
         self._slack = slack

@@ -9,6 +9,7 @@ import numpy as np
 
 from slackwater.plugins.contract import Bools, Held, Matches, Released, Setting, Snapshot
 from slackwater.plugins.join.planning import probe_plan
+from slackwater.transforms.kernels import slots as layout
 from slackwater.transforms.kernels import windows as kernel
 from slackwater.transforms.kernels.predicate import BLOCK
 
@@ -33,9 +34,7 @@ class SlidingWindowJoinLogic:
         self._w = self._empty(1024)
         if snapshot:
             self._now = int(snapshot["now"])
-            self._fill(
-                Held(*(np.ascontiguousarray(snapshot[name]) for name in Held._fields)), snapshot["late"]
-            )
+            self._fill(Held(*(np.ascontiguousarray(snapshot[name]) for name in Held._fields)), snapshot["late"])
 
     def step(self, released: Released) -> Iterator[Matches]:
         n = released.ts.size
@@ -57,23 +56,23 @@ class SlidingWindowJoinLogic:
             start = stop
 
     def live(self) -> int:
-        return int(self._w.control[:-1, kernel.LIVE].sum())
+        return int(self._w.control[:-1, layout.LIVE].sum())
 
     def held(self) -> Held:
         slots = self._w.slots[self._list()[0]]
         return Held(
-            slots[:, kernel.OWNER].astype(np.int8),
-            slots[:, kernel.SEQ].copy(),
-            slots[:, kernel.TS].copy(),
+            slots[:, layout.OWNER].astype(np.int8),
+            slots[:, layout.SEQ].copy(),
+            slots[:, layout.TS].copy(),
             slots[:, self._plan.first_cell :].copy(),
-            slots[:, kernel.NULLS].astype(np.uint64),
+            slots[:, layout.NULLS].astype(np.uint64),
         )
 
     def evict(self, victims: Bools) -> None:
         held = self.held()
         _, late = self._list()
         self._w = self._empty(len(self._w.slots))
-        self._fill(Held(*(array[~victims] for array in held)), late[~victims])
+        self._fill(Held._make(array[~victims] for array in held), late[~victims])
 
     def snapshot(self) -> Snapshot:
         return {**self.held()._asdict(), "late": self._list()[1], "now": self._now}
@@ -83,9 +82,7 @@ class SlidingWindowJoinLogic:
         """Bytes of the windows and their indexes."""
         return sum(array.nbytes for array in self._w)
 
-    def _run(
-        self, released: Released, start: int, end: int, rows: Any, probe: Any
-    ) -> tuple[int, int, Any, Any]:
+    def _run(self, released: Released, start: int, end: int, rows: Any, probe: Any) -> tuple[int, int, Any, Any]:
         join_size, cross_size = np.zeros(end - start, np.int64), np.zeros(end - start)
         stop, found, self._now = kernel.step(
             self._w, self._plan, tuple(released), start, end, self._now, self._search, self._scratch,
@@ -117,9 +114,9 @@ class SlidingWindowJoinLogic:
         new.groups[: len(old.groups)] = old.groups
         new.late_due[:size], new.late_slot[:size] = old.late_due, old.late_slot
         new.control[:] = old.control
-        _chain(new.slots, kernel.AFTER, size, new.control, kernel.FREE_SLOT)
-        _chain(new.groups, kernel.HEAD, len(old.groups), new.control, kernel.FREE_GROUP)
-        kernel.rebuild_table(new.groups, new.table)
+        _chain(new.slots, layout.AFTER, size, new.control, layout.FREE_SLOT)
+        _chain(new.groups, layout.HEAD, len(old.groups), new.control, layout.FREE_GROUP)
+        layout.rebuild_table(new.groups, new.table)
         self._w = new
 
     def _empty(self, size: int) -> kernel.Windows:
@@ -128,14 +125,14 @@ class SlidingWindowJoinLogic:
         w = kernel.Windows(
             slots=np.zeros((size, self._plan.first_cell + self._width), np.int64),
             groups=np.zeros((n_groups, 5), np.int64),
-            table=np.full(1 << (2 * n_groups - 1).bit_length(), kernel.NONE, np.int64),
+            table=np.full(1 << (2 * n_groups - 1).bit_length(), layout.NONE, np.int64),
             late_due=np.zeros(size, np.int64),
             late_slot=np.zeros(size, np.int64),
-            control=np.full((m + 1, 3), kernel.NONE, np.int64),
+            control=np.full((m + 1, 3), layout.NONE, np.int64),
         )
-        w.control[:, kernel.LIVE] = 0
-        _chain(w.slots, kernel.AFTER, 0, w.control, kernel.FREE_SLOT)
-        _chain(w.groups, kernel.HEAD, 0, w.control, kernel.FREE_GROUP)
+        w.control[:, layout.LIVE] = 0
+        _chain(w.slots, layout.AFTER, 0, w.control, layout.FREE_SLOT)
+        _chain(w.groups, layout.HEAD, 0, w.control, layout.FREE_GROUP)
         return w
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slackwater.plugins.contract import Setting
+from slackwater.transforms.kernels import slots as layout
 from slackwater.transforms.kernels import windows as kernel
 
 
@@ -37,7 +38,7 @@ def steps_of(setting: Setting, probing: int) -> list[Step]:
     while rest:
         known = {c for c, members in enumerate(classes) if any(i in members for i in bound)}
 
-        def rank(i: int, known: set[int] = known) -> tuple[int, ...]:
+        def rank(i: int, known: set[int] = known, tested: frozenset[int] = frozenset(tested)) -> tuple[int, ...]:
             mine = {c for c, members in enumerate(classes) if i in members}
             opens = any(
                 not any(j in classes[c] for c in known) and any(j in classes[c] for c in mine - known)
@@ -86,7 +87,7 @@ def probe_plan(setting: Setting) -> kernel.ProbePlan:
     n_keys = max(1, len(condition.classes))
     inputs = np.zeros((m, 5), np.int64)
     steps = np.zeros((m, m - 1, kernel.SOURCES + 2 * n_keys), np.int64)
-    indexes = np.zeros((m, max(1, *map(len, used)), kernel.COLUMNS + n_keys), np.int64)
+    indexes = np.zeros((m, max(1, *map(len, used)), layout.COLUMNS + n_keys), np.int64)
     program = [np.empty((0, 4), np.int64)]
 
     def add(numbers: Iterable[int]) -> tuple[int, int]:
@@ -99,12 +100,14 @@ def probe_plan(setting: Setting) -> kernel.ProbePlan:
         start = multiply_from(plan) if setting.counts_only else m
         inputs[i] = (setting.windows[i], len(used[i]), *own, start)
         for d, step in enumerate(plan):
-            sources = [x for c, s in zip(step.classes, step.sources, strict=True) for x in (s, condition.classes[c][s])]
+            sources = [
+                x for c, s in zip(step.classes, step.sources, strict=True) for x in (s, condition.classes[c][s])
+            ]
             index = used[step.input].index(step.classes)
             steps[i, d, : kernel.SOURCES] = (step.input, index, len(step.classes), *add(step.predicates))
             steps[i, d, kernel.SOURCES : kernel.SOURCES + len(sources)] = sources
         for x, classes in enumerate(used[i]):
             columns = [condition.classes[c][i] for c in classes]
-            indexes[i, x, : kernel.COLUMNS + len(columns)] = (len(columns), *columns)
-    first_cell = kernel.LINKS + 3 * indexes.shape[1]
+            indexes[i, x, : layout.COLUMNS + len(columns)] = (len(columns), *columns)
+    first_cell = layout.LINKS + 3 * indexes.shape[1]
     return kernel.ProbePlan(inputs, steps, indexes, np.concatenate(program), first_cell)

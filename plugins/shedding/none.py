@@ -20,7 +20,7 @@ class KeepAllLogic:
     """Every tuple is worth the same, and there is no limit."""
 
     decays = False
-    memory = None
+    memory: int | None = None
 
     def scores(self, tuples: Tuples) -> Float64s:
         return np.ones(tuples.ts.size)

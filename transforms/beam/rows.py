@@ -113,9 +113,7 @@ def beam_type(type_: pa.DataType) -> Any:
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return Sequence[beam_type(type_.value_type)] | None  # type: ignore[misc]
     exact = {
-        arrow: python
-        for python, arrow in _ARROW.items()
-        if python not in (int, float, bool, datetime.datetime)
+        arrow: python for python, arrow in _ARROW.items() if python not in (int, float, bool, datetime.datetime)
     }
     exact |= {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
     tests: list[tuple[Any, Any]] = [
@@ -149,9 +147,7 @@ class RowReader:
             columns = [[getattr(row, names[0]) for row in rows]]
         else:
             columns = list(zip(*map(attrgetter(*names), rows), strict=True))
-        arrays = [
-            self._array(field, values, place) for field, values in zip(self._schema, columns, strict=True)
-        ]
+        arrays = [self._array(field, values, place) for field, values in zip(self._schema, columns, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, field: pa.Field, values: Sequence[Any], place: int) -> pa.Array:

@@ -137,9 +137,7 @@ def _result_types(plan: JoinPlan, schemas: dict[str, RowSchema]) -> dict[str, An
     if plan.config.output == "counts":
         return {"ts": _time_type(plan), "count": int}
     types = {
-        f"{name}_{column}": type_
-        for name, schema in schemas.items()
-        for column, type_ in schema.types.items()
+        f"{name}_{column}": type_ for name, schema in schemas.items() for column, type_ in schema.types.items()
     }
     return {**types, "ts": _time_type(plan)}
 

@@ -10,7 +10,7 @@ from numba.extending import intrinsic, overload
 
 
 @intrinsic
-def _without_owner(typing_context, array):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _without_owner(typing_context, array):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         view = context.make_array(signature.args[0])(context, builder, value=args[0])
         view.meminfo = view.meminfo.type(None)
@@ -27,4 +27,4 @@ def borrowed(array: Any) -> Any:
 
 @overload(borrowed)
 def _borrowed(array):  # type: ignore[no-untyped-def]
-    return lambda array: _without_owner(array)
+    return lambda array: _without_owner(array)  # noqa: PLW0108 - the signature is what Numba goes by

@@ -37,10 +37,7 @@ from slackwater.transforms.opcodes import (
     MUL_I,
     NEG_F,
     NEG_I,
-    NE_F,
-    NE_I,
     NOT,
-    OR,
     SQRT_F,
     SUB_F,
     SUB_I,
@@ -48,6 +45,7 @@ from slackwater.transforms.opcodes import (
 )
 
 BLOCK = 256
+
 
 @njit(cache=True, nogil=True)
 def run(program, first, last, records, first_cell, rows, n, ints, null):  # type: ignore[no-untyped-def]

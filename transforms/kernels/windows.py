@@ -1,9 +1,9 @@
 """The m-way sliding window join over indexed windows, one tuple at a time (QDDH Alg. 2).
 
-All inputs share one table of *slots*, a record per tuple. A slot is in the time list of its input (tuples that
-came in order) or in the heap of late ones, and in every *index* of its input: a hash from the values of some
-key columns to a *group*, a doubly linked list of the slots with those values and their number. An index over
-no columns is one group of everything: cross and theta joins need no code of their own.
+All inputs share one table of *slots*, a record per tuple. A slot is in the time list of its input (tuples
+that came in order) or in the heap of late ones, and in every *index* of its input (``kernels.slots``): a hash
+from the values of some key columns to a *group*, a list of the slots with those values and their number. An
+index over no columns is one group of everything: cross and theta joins need no code of their own.
 
 Probing follows a *plan* per input: an order of the other inputs, the index to look each one up in, and the
 predicates that can be tested once it is bound. Enumeration is an iterative backtracking over blocks of
@@ -15,26 +15,34 @@ line, and a kernel that passes a handful of arrays does not pay for counting ref
 
 from typing import Any, NamedTuple
 
-import numpy as np
 from numba import njit
 
 from slackwater.transforms.kernels import predicate
 from slackwater.transforms.kernels.borrow import borrowed
 from slackwater.transforms.kernels.heap import pop, push
 from slackwater.transforms.kernels.predicate import BLOCK
-from slackwater.transforms.kernels.strings import mix
-
-NONE = -1
-
-# Columns of a slot; then next, previous and group for each index; then the cells.
-NULLS, TS, SEQ, OWNER, AFTER, LINKS = range(6)
-NEXT, PREVIOUS, GROUP = range(3)
-# Columns of a group.
-HASH, TAG, HEAD, TAIL, COUNT = range(5)
-# Columns of an input's control record.
-FIRST, LAST, LIVE = range(3)
-# The last control record is the join's own.
-FREE_SLOT, FREE_GROUP, LATE = range(3)
+from slackwater.transforms.kernels.slots import (
+    AFTER,
+    COUNT,
+    FIRST,
+    FREE_SLOT,
+    GROUP,
+    HEAD,
+    LAST,
+    LATE,
+    LINKS,
+    LIVE,
+    NEXT,
+    NONE,
+    NULLS,
+    OWNER,
+    SEQ,
+    TS,
+    drop_slot,
+    find_group,
+    hash_key,
+    index_slot,
+)
 
 
 class Windows(NamedTuple):
@@ -56,7 +64,6 @@ BOUND, SIZE, AT, CURSOR, CANDIDATES = range(5)
 # Columns of the plan's tables.
 WINDOW, INDEXES, OWN_FROM, OWN_TO, MULTIPLY_FROM = range(5)
 STEP_INPUT, STEP_INDEX, STEP_KEYS, TEST_FROM, TEST_TO, SOURCES = range(6)
-KEYS, COLUMNS = range(2)
 
 
 class ProbePlan(NamedTuple):
@@ -74,132 +81,13 @@ class ProbePlan(NamedTuple):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _hash(tag, search, n_keys):  # type: ignore[no-untyped-def]
-    h = np.uint64(tag + 1) * np.uint64(0x9E3779B97F4A7C15)
-    for c in range(n_keys):
-        h = mix(h ^ np.uint64(search[-1, c]))
-    return np.int64(h >> np.uint64(1))
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _find(slots, groups, table, indexes, first_cell, j, x, h, search, n_keys):  # type: ignore[no-untyped-def]
-    """Return the group of input ``j``'s index ``x`` with these key values, or NONE."""
-    mask = table.size - 1
-    tag = j * indexes.shape[1] + x
-    at = h & mask
-    while True:
-        g = table[at]
-        if g < 0:
-            return NONE
-        if groups[g, HASH] == h and groups[g, TAG] == tag:
-            slot = groups[g, HEAD]
-            same = True
-            for c in range(n_keys):
-                if slots[slot, first_cell + indexes[j, x, COLUMNS + c]] != search[-1, c]:
-                    same = False
-                    break
-            if same:
-                return g
-        at = (at + 1) & mask
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
-    """Take an empty group out of the table, closing the gap in its probe sequence."""
-    mask = table.size - 1
-    hole = groups[g, HASH] & mask
-    while table[hole] != g:
-        hole = (hole + 1) & mask
-    at = hole
-    while True:
-        at = (at + 1) & mask
-        other = table[at]
-        if other < 0:
-            break
-        home = groups[other, HASH] & mask
-        if ((at - home) & mask) >= ((at - hole) & mask):
-            table[hole] = other
-            hole = at
-    table[hole] = NONE
-    groups[g, HEAD] = control[-1, FREE_GROUP]
-    control[-1, FREE_GROUP] = g
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _drop(slots, groups, table, control, n_indexes, slot):  # type: ignore[no-untyped-def]
-    """Take a slot out of its indexes and free it; its time list or late heap is the caller's business."""
-    for x in range(n_indexes):
-        link = LINKS + 3 * x
-        g = slots[slot, link + GROUP]
-        if g == NONE:
-            continue
-        before = slots[slot, link + PREVIOUS]
-        behind = slots[slot, link + NEXT]
-        if before == NONE:
-            groups[g, HEAD] = behind
-        else:
-            slots[before, link + NEXT] = behind
-        if behind == NONE:
-            groups[g, TAIL] = before
-        else:
-            slots[behind, link + PREVIOUS] = before
-        groups[g, COUNT] -= 1
-        if groups[g, COUNT] == 0:
-            _forget_group(groups, table, control, g)
-    control[slots[slot, OWNER], LIVE] -= 1
-    slots[slot, AFTER] = control[-1, FREE_SLOT]
-    control[-1, FREE_SLOT] = slot
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _index(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search):  # type: ignore[no-untyped-def]
-    """Add a slot to the indexes of its input; a null key is in no index, it equals nothing."""
-    i = slots[slot, OWNER]
-    nulls = slots[slot, NULLS]
-    for x in range(n_indexes):
-        link = LINKS + 3 * x
-        n_keys = indexes[i, x, KEYS]
-        slots[slot, link + GROUP] = NONE
-        has_null = False
-        for c in range(n_keys):
-            column = indexes[i, x, COLUMNS + c]
-            search[-1, c] = slots[slot, first_cell + column]
-            has_null = has_null or (nulls >> column) & 1 != 0
-        if has_null:
-            continue
-        tag = i * indexes.shape[1] + x
-        h = _hash(tag, search, n_keys)
-        g = _find(slots, groups, table, indexes, first_cell, i, x, h, search, n_keys)
-        if g == NONE:
-            g = control[-1, FREE_GROUP]
-            control[-1, FREE_GROUP] = groups[g, HEAD]
-            groups[g, HASH] = h
-            groups[g, TAG] = tag
-            groups[g, HEAD] = slot
-            groups[g, COUNT] = 0
-            slots[slot, link + PREVIOUS] = NONE
-            mask = table.size - 1
-            at = h & mask
-            while table[at] >= 0:
-                at = (at + 1) & mask
-            table[at] = g
-        else:
-            slots[slot, link + PREVIOUS] = groups[g, TAIL]
-            slots[groups[g, TAIL], link + NEXT] = slot
-        slots[slot, link + NEXT] = NONE
-        slots[slot, link + GROUP] = g
-        groups[g, TAIL] = slot
-        groups[g, COUNT] += 1
-
-
-@njit(cache=True, nogil=True, inline="always")
 def _expire(slots, groups, table, late_due, late_slot, control, inputs, now):  # type: ignore[no-untyped-def]
     """Drop every tuple with ``ts < now - W``."""
     for j in range(inputs.shape[0]):
         slot = control[j, FIRST]
         while slot != NONE and slots[slot, TS] < now - inputs[j, WINDOW]:
             control[j, FIRST] = slots[slot, AFTER]
-            _drop(slots, groups, table, control, inputs[j, INDEXES], slot)
+            drop_slot(slots, groups, table, control, inputs[j, INDEXES], slot)
             slot = control[j, FIRST]
         if slot == NONE:
             control[j, LAST] = NONE
@@ -207,7 +95,7 @@ def _expire(slots, groups, table, late_due, late_slot, control, inputs, now):  #
         slot = late_slot[0]
         pop(late_due, late_slot, control[-1, LATE])
         control[-1, LATE] -= 1
-        _drop(slots, groups, table, control, inputs[slots[slot, OWNER], INDEXES], slot)
+        drop_slot(slots, groups, table, control, inputs[slots[slot, OWNER], INDEXES], slot)
 
 
 @njit(cache=True, nogil=True)
@@ -241,8 +129,8 @@ def _lookup(slots, groups, table, steps, indexes, first_cell, i, d, search):  # 
         if (slots[slot, NULLS] >> column) & 1 != 0:
             return NONE
         search[-1, c] = slots[slot, first_cell + column]
-    h = _hash(j * indexes.shape[1] + x, search, n_keys)
-    return _find(slots, groups, table, indexes, first_cell, j, x, h, search, n_keys)
+    h = hash_key(j * indexes.shape[1] + x, search, n_keys)
+    return find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_keys)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -257,9 +145,13 @@ def _product(slots, groups, table, steps, indexes, first_cell, i, d, search):  #
     return ways
 
 
+# fmt: off
 @njit(cache=True, nogil=True, inline="always")
-def _enumerate(slots, groups, table, steps, indexes, program, first_cell, i, multiply_from, k, search, scratch,
-               out_rows, out_probe, n_out):  # type: ignore[no-untyped-def]  # fmt: skip
+def _enumerate(  # type: ignore[no-untyped-def]
+    slots, groups, table, steps, indexes, program, first_cell, i, multiply_from, k, search, scratch,
+    out_rows, out_probe, n_out,
+):
+    # fmt: on
     """Go through the candidates of every step; the first one's cursor is set, the probing slot is bound.
 
     Returns the number of results, or -1 when ``out_rows`` is too small.
@@ -422,7 +314,7 @@ def step(w, plan, released, start, end, now, search, scratch, out_rows, out_prob
         _keep(slots, late_due, late_slot, control, inputs, slot, late)
         n_indexes = inputs[i, INDEXES]
         if qualifies:
-            _index(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search)
+            index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search)
         else:
             for x in range(n_indexes):
                 slots[slot, LINKS + 3 * x + GROUP] = NONE
@@ -447,15 +339,3 @@ def list_slots(slots, late_slot, control, out):  # type: ignore[no-untyped-def]
         out[n] = late_slot[k]
         n += 1
     return in_order
-
-
-@njit(cache=True, nogil=True)
-def rebuild_table(groups, table):  # type: ignore[no-untyped-def]
-    """Fill the emptied hash table from the groups that are in use."""
-    mask = table.size - 1
-    for g in range(groups.shape[0]):
-        if groups[g, COUNT] > 0:
-            at = groups[g, HASH] & mask
-            while table[at] >= 0:
-                at = (at + 1) & mask
-            table[at] = g

@@ -56,9 +56,7 @@ def from_blob(blob: bytes | pa.Buffer) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-def pack(
-    plan: JoinPlan, which: int, batch: pa.RecordBatch, keys: Sequence[int], place: int
-) -> pa.RecordBatch:
+def pack(plan: JoinPlan, which: int, batch: pa.RecordBatch, keys: Sequence[int], place: int) -> pa.RecordBatch:
     """Return the rows of one input as packed rows, one for each shard that occurs.
 
     Args:

@@ -12,9 +12,7 @@ from slackwater.plugins.checks import checks_for
 STRATEGIES = [PercentileSlack(level=0.9, interval="20ms"), NestedLoopJoin(), OldestFirst(memory=100)]
 
 
-@pytest.mark.parametrize(
-    ("name", "check"), [pair for strategy in STRATEGIES for pair in checks_for(strategy)]
-)
+@pytest.mark.parametrize(("name", "check"), [pair for strategy in STRATEGIES for pair in checks_for(strategy)])
 def test_conformance(name, check):
     check()
 

@@ -1,0 +1,156 @@
+"""Slots and their indexes: hashes from key values to groups, doubly linked lists of the slots that have them.
+
+Slots and groups are int64 tables with named columns; free slots are chained through AFTER, free groups
+through HEAD.
+"""
+
+import numpy as np
+from numba import njit
+
+from slackwater.transforms.kernels.strings import mix
+
+NONE = -1
+
+# Columns of a slot; then next, previous and group for each index; then the cells.
+NULLS, TS, SEQ, OWNER, AFTER, LINKS = range(6)
+NEXT, PREVIOUS, GROUP = range(3)
+# Columns of a group.
+HASH, TAG, HEAD, TAIL, COUNT = range(5)
+# Columns of an input's control record.
+FIRST, LAST, LIVE = range(3)
+# The last control record is the join's own.
+FREE_SLOT, FREE_GROUP, LATE = range(3)
+# Columns of an index.
+KEYS, COLUMNS = range(2)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def hash_key(tag, search, n_keys):  # type: ignore[no-untyped-def]
+    """Hash the key values in the last record of ``search``, apart for every index."""
+    h = np.uint64(tag + 1) * np.uint64(0x9E3779B97F4A7C15)
+    for c in range(n_keys):
+        h = mix(h ^ np.uint64(search[-1, c]))
+    return np.int64(h >> np.uint64(1))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_keys):  # type: ignore[no-untyped-def]
+    """Return the group of input ``j``'s index ``x`` with these key values, or NONE."""
+    mask = table.size - 1
+    tag = j * indexes.shape[1] + x
+    at = h & mask
+    while True:
+        g = table[at]
+        if g < 0:
+            return NONE
+        if groups[g, HASH] == h and groups[g, TAG] == tag:
+            slot = groups[g, HEAD]
+            same = True
+            for c in range(n_keys):
+                if slots[slot, first_cell + indexes[j, x, COLUMNS + c]] != search[-1, c]:
+                    same = False
+                    break
+            if same:
+                return g
+        at = (at + 1) & mask
+
+
+@njit(cache=True, nogil=True, inline="always")
+def forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
+    """Take an empty group out of the table, closing the gap in its probe sequence."""
+    mask = table.size - 1
+    hole = groups[g, HASH] & mask
+    while table[hole] != g:
+        hole = (hole + 1) & mask
+    at = hole
+    while True:
+        at = (at + 1) & mask
+        other = table[at]
+        if other < 0:
+            break
+        home = groups[other, HASH] & mask
+        if ((at - home) & mask) >= ((at - hole) & mask):
+            table[hole] = other
+            hole = at
+    table[hole] = NONE
+    groups[g, HEAD] = control[-1, FREE_GROUP]
+    control[-1, FREE_GROUP] = g
+
+
+@njit(cache=True, nogil=True, inline="always")
+def drop_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[no-untyped-def]
+    """Take a slot out of its indexes and free it; its time list or late heap is the caller's business."""
+    for x in range(n_indexes):
+        link = LINKS + 3 * x
+        g = slots[slot, link + GROUP]
+        if g == NONE:
+            continue
+        before = slots[slot, link + PREVIOUS]
+        behind = slots[slot, link + NEXT]
+        if before == NONE:
+            groups[g, HEAD] = behind
+        else:
+            slots[before, link + NEXT] = behind
+        if behind == NONE:
+            groups[g, TAIL] = before
+        else:
+            slots[behind, link + PREVIOUS] = before
+        groups[g, COUNT] -= 1
+        if groups[g, COUNT] == 0:
+            forget_group(groups, table, control, g)
+    control[slots[slot, OWNER], LIVE] -= 1
+    slots[slot, AFTER] = control[-1, FREE_SLOT]
+    control[-1, FREE_SLOT] = slot
+
+
+@njit(cache=True, nogil=True, inline="always")
+def index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search):  # type: ignore[no-untyped-def]
+    """Add a slot to the indexes of its input; a null key is in no index, it equals nothing."""
+    i = slots[slot, OWNER]
+    nulls = slots[slot, NULLS]
+    for x in range(n_indexes):
+        link = LINKS + 3 * x
+        n_keys = indexes[i, x, KEYS]
+        slots[slot, link + GROUP] = NONE
+        has_null = False
+        for c in range(n_keys):
+            column = indexes[i, x, COLUMNS + c]
+            search[-1, c] = slots[slot, first_cell + column]
+            has_null = has_null or (nulls >> column) & 1 != 0
+        if has_null:
+            continue
+        tag = i * indexes.shape[1] + x
+        h = hash_key(tag, search, n_keys)
+        g = find_group(slots, groups, table, indexes, first_cell, i, x, h, search, n_keys)
+        if g == NONE:
+            g = control[-1, FREE_GROUP]
+            control[-1, FREE_GROUP] = groups[g, HEAD]
+            groups[g, HASH] = h
+            groups[g, TAG] = tag
+            groups[g, HEAD] = slot
+            groups[g, COUNT] = 0
+            slots[slot, link + PREVIOUS] = NONE
+            mask = table.size - 1
+            at = h & mask
+            while table[at] >= 0:
+                at = (at + 1) & mask
+            table[at] = g
+        else:
+            slots[slot, link + PREVIOUS] = groups[g, TAIL]
+            slots[groups[g, TAIL], link + NEXT] = slot
+        slots[slot, link + NEXT] = NONE
+        slots[slot, link + GROUP] = g
+        groups[g, TAIL] = slot
+        groups[g, COUNT] += 1
+
+
+@njit(cache=True, nogil=True)
+def rebuild_table(groups, table):  # type: ignore[no-untyped-def]
+    """Fill the emptied hash table from the groups that are in use."""
+    mask = table.size - 1
+    for g in range(groups.shape[0]):
+        if groups[g, COUNT] > 0:
+            at = groups[g, HASH] & mask
+            while table[at] >= 0:
+                at = (at + 1) & mask
+            table[at] = g
