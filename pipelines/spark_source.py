@@ -23,11 +23,12 @@ from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.graph import ARRIVAL, Create, Filter, MapToFields, Read
 from slackwater.pipelines.sources import BATCH_ROWS, FILE_SHIFT, read_batches, read_file, source_files
 from slackwater.plugins.contract import Int64s
+from slackwater.transforms import ipc
 from slackwater.transforms.encode import int64s
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.replay import arrival_numbers, without_arrival
-from slackwater.transforms.spark.packing import ENDED, MARKS, PACKED_ARROW, pack, pack_marks, to_blob
+from slackwater.transforms.spark.packing import ENDED, MARKS, PACKED_ARROW, pack, pack_marks
 
 PIECE_ROWS: Final = 1 << 18
 """Rows that one task reads, about."""
@@ -159,7 +160,7 @@ class Job:
             if self.plan is not None:
                 yield pack(self.plan, which, batch, self.keys, place)
             else:
-                row = [0], [0], [place], [to_blob(without_arrival(batch))]
+                row = [0], [0], [place], [ipc.to_bytes(without_arrival(batch))]
                 yield pa.RecordBatch.from_arrays(
                     [pa.array(v, f.type) for v, f in zip(row, PACKED_ARROW, strict=True)], schema=PACKED_ARROW
                 )
@@ -240,7 +241,7 @@ def _read_row_groups(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the row groups with rows from ``start`` up to ``stop``, as read_file yields whole files."""
     try:
-        with pq.ParquetFile(file, pre_buffer=True) as parquet:
+        with pq.ParquetFile(file, pre_buffer=False) as parquet:
             sizes = [parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)]
             firsts = [0, *accumulate(sizes)]
             groups = [g for g, n in enumerate(sizes) if firsts[g] < stop and firsts[g] + n > start]

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Bools, Int64s, Snapshot, UInt64s
+from slackwater.transforms import ipc
 from slackwater.transforms.kernels import rows as kernel
 
 
@@ -95,13 +96,9 @@ class RowStore:
 
     def snapshot(self) -> Snapshot:
         """All rows and what is kept beside them."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self._schema) as writer:
-            for chunk in self._chunks:
-                writer.write_batch(chunk)
-        return {**self.beside._asdict(), "rows": sink.getvalue().to_pybytes()}
+        return {**self.beside._asdict(), "rows": ipc.to_bytes(*self._chunks, schema=self._schema)}
 
     def restore(self, snapshot: Snapshot) -> None:
         """Become as ``snapshot`` says."""
-        self._chunks = list(pa.ipc.open_stream(snapshot["rows"]))
+        self._chunks = list(ipc.from_bytes(snapshot["rows"]))
         self.beside = Beside._make(np.array(snapshot[name]) for name in Beside._fields)

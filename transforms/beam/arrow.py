@@ -5,19 +5,17 @@ from __future__ import annotations
 import apache_beam as beam
 import pyarrow as pa
 
+from slackwater.transforms import ipc
+
 
 class ArrowBatchCoder(beam.coders.Coder):  # type: ignore[misc, unused-ignore]
     """Writes a record batch with its schema in Arrow's stream format; slices write only their rows."""
 
     def encode(self, value: pa.RecordBatch) -> bytes:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, value.schema) as writer:
-            writer.write_batch(value)
-        return sink.getvalue().to_pybytes()
+        return ipc.to_bytes(value)
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
-        with pa.ipc.open_stream(encoded) as reader:
-            return reader.read_next_batch()
+        return ipc.from_bytes(encoded)[0]
 
     def is_deterministic(self) -> bool:
         """False: a batch cannot be a key."""

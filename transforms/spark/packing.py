@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Int64s
+from slackwater.transforms import ipc
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, shards_of, split_by_shard
 
@@ -42,18 +43,9 @@ class Packed(NamedTuple):
     blob: bytes
 
 
-def to_blob(batch: pa.RecordBatch) -> bytes:
-    """Return a batch as bytes, its schema included."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
-
-
 def from_blob(blob: bytes | pa.Buffer) -> pa.RecordBatch:
-    """Return the batch that ``to_blob`` was given."""
-    with pa.ipc.open_stream(blob) as reader:
-        return reader.read_next_batch()
+    """Return the batch that is in a blob."""
+    return ipc.from_bytes(blob)[0]
 
 
 def pack(plan: JoinPlan, which: int, batch: pa.RecordBatch, keys: Sequence[int], place: int) -> pa.RecordBatch:
@@ -70,7 +62,7 @@ def pack(plan: JoinPlan, which: int, batch: pa.RecordBatch, keys: Sequence[int],
     shards = shards_of(plan, which, batch)
     names = plan.schemas[plan.inputs[which]].names
     rows = batch.select(names).append_column(ARRIVAL, arrival)
-    parts = [(keys[shard], to_blob(part)) for shard, part in split_by_shard(rows, shards)]
+    parts = [(keys[shard], ipc.to_bytes(part)) for shard, part in split_by_shard(rows, shards)]
     return _packed([key for key, _ in parts], which, place, [blob for _, blob in parts])
 
 
@@ -100,10 +92,10 @@ def blobs_of(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
         waiting.append(batch)
         rows += batch.num_rows
         if rows >= BLOB_ROWS:
-            yield to_blob(_one(waiting))
+            yield ipc.to_bytes(_one(waiting))
             waiting, rows = [], 0
     if rows:
-        yield to_blob(_one(waiting))
+        yield ipc.to_bytes(_one(waiting))
 
 
 def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Snapshot
+from slackwater.transforms import ipc
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import int64s
@@ -25,7 +26,6 @@ from slackwater.transforms.spark.packing import (
     blobs_of,
     from_blob,
     read_marks,
-    to_blob,
 )
 
 STEP_ROWS: Final = 1 << 17
@@ -83,7 +83,7 @@ class Shard:
 
     def snapshot(self) -> bytes:
         """Everything needed to go on in another process."""
-        waiting = [b"" if batch is None else to_blob(batch) for batch in self._waiting]
+        waiting = [b"" if batch is None else ipc.to_bytes(batch) for batch in self._waiting]
         operator = self._operator.snapshot()
         return snapshots.dumps({"operator": operator, "waiting": waiting, "numbered": self._numbered})
 
