@@ -25,7 +25,8 @@ def _forget_stale_kernels() -> None:
     kernels = Path(__file__).parents[1] / "transforms" / "kernels"
     sources = [path.stat().st_mtime for path in (*kernels.glob("*.py"), kernels.parent / "opcodes.py")]
     cached = list((kernels / "__pycache__").glob("*.nb[ic]"))
-    if cached and max(sources) > min(path.stat().st_mtime for path in cached if path.exists()):
+    oldest = min((path.stat().st_mtime for path in cached if path.exists()), default=float("inf"))
+    if max(sources) > oldest:
         for path in cached:
             path.unlink(missing_ok=True)
 

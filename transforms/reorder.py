@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from slackwater.plugins.contract import NEVER, Bools, Int8s, Int64s, Snapshot
-from slackwater.transforms.encode import grown
 from slackwater.transforms.kernels import reorder as kernel
+
+_RUN: Final = 1 << 13
+"""Arrivals at a time: room is made for these, so that the buffers stay in cache."""
 
 
 class Emitted(NamedTuple):
@@ -24,63 +26,55 @@ class ReorderBuffer:
     """Holds rows until their input's bound has passed them and no input is behind them."""
 
     def __init__(self, inputs: int, snapshot: Snapshot | None = None) -> None:
-        self._state = kernel.ReorderState(
-            slack_ts=np.empty((inputs, 1024), np.int64),
-            slack_code=np.empty((inputs, 1024), np.int64),
-            slack_n=np.zeros(inputs, np.int64),
-            sync_ts=np.empty(1024, np.int64),
-            sync_code=np.empty(1024, np.int64),
-            sync_n=np.zeros(1, np.int64),
-            released=np.full(inputs, NEVER, np.int64),
-            clock=np.full(2, NEVER, np.int64),
-        )
+        self._state = _empty(inputs, _RUN)
         if snapshot:
-            self._restore(snapshot)
+            held = [(ts, code) for ts, code in zip(snapshot["ts"], snapshot["code"], strict=True)]
+            self._fill(held, (snapshot["sync_ts"], snapshot["sync_code"]), _RUN)
+            self._state.slack[:, kernel.RELEASED] = snapshot["released"]
+            self._state.clock[: kernel.IN_SYNC] = snapshot["clock"]
 
     def __len__(self) -> int:
-        return int(self._state.slack_n.sum() + self._state.sync_n[0])
+        s = self._state
+        return int(s.slack[:, kernel.IN_RING : kernel.RELEASED].sum() + s.clock[kernel.IN_SYNC])
 
     def push(self, inputs: Int8s, ts: Int64s, codes: Int64s, bounds: Int64s) -> Emitted:
         """Take arrivals in order, each with the bound it sets for its input; return what leaves."""
-        n = ts.size
-        held = len(self)
-        self._reserve(n)
-        code, out_ts, late = (
-            np.empty(held + n, np.int64),
-            np.empty(held + n, np.int64),
-            np.empty(held + n, np.bool_),
-        )
-        emitted = kernel.release(inputs, ts, codes, bounds, self._state, code, out_ts, late)
-        return Emitted(code[:emitted], out_ts[:emitted], late[:emitted])
+        size = len(self) + ts.size
+        out = Emitted(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.bool_))
+        n = 0
+        for start in range(0, ts.size, _RUN):
+            part = slice(start, start + _RUN)
+            self._reserve(min(_RUN, ts.size - start))
+            rest = (array[n:] for array in out)
+            n += kernel.release(inputs[part], ts[part], codes[part], bounds[part], self._state, *rest)
+        return Emitted._make(array[:n] for array in out)
 
     def drain(self) -> Emitted:
         """Release everything in timestamp order: the input has ended."""
-        ts, code = self._held()
+        s = self._state
+        ts, code = map(np.concatenate, zip(*self._held(), self._synced(), strict=True))
         order = np.lexsort((code, ts))
         ts, code = ts[order], code[order]
-        on_t = self._state.clock[1]
-        before = np.concatenate([[on_t], np.maximum(np.maximum.accumulate(ts), on_t)[:-1]]) if ts.size else ts
-        self._state.slack_n[:] = 0
-        self._state.sync_n[:] = 0
-        if ts.size:
-            self._state.clock[:] = max(int(ts[-1]), int(on_t))
-        return Emitted(code, ts, ts < before)
+        on_t = int(s.clock[kernel.ON_T])
+        newest = np.maximum.accumulate(np.concatenate([[on_t], ts]))
+        self._state = _empty(len(s.slack), _RUN)
+        self._state.slack[:, kernel.RELEASED] = s.slack[:, kernel.RELEASED]
+        self._state.clock[: kernel.IN_SYNC] = newest[-1]
+        return Emitted(code, ts, ts < newest[:-1])
 
     def held(self) -> Int64s:
         """Codes of the rows in the buffer, in any order."""
-        return self._held()[1]
+        return np.concatenate([code for _, code in (*self._held(), self._synced())])
 
     def snapshot(self) -> Snapshot:
-        s = self._state
-        kept = int(s.slack_n.max(initial=0))
+        held, (sync_ts, sync_code) = self._held(), self._synced()
         return {
-            "slack_ts": s.slack_ts[:, :kept].copy(),
-            "slack_code": s.slack_code[:, :kept].copy(),
-            "slack_n": s.slack_n.copy(),
-            "sync_ts": s.sync_ts[: s.sync_n[0]].copy(),
-            "sync_code": s.sync_code[: s.sync_n[0]].copy(),
-            "released": s.released.copy(),
-            "clock": s.clock.copy(),
+            "ts": [ts for ts, _ in held],
+            "code": [code for _, code in held],
+            "sync_ts": sync_ts,
+            "sync_code": sync_code,
+            "released": self._state.slack[:, kernel.RELEASED].copy(),
+            "clock": self._state.clock[: kernel.IN_SYNC].copy(),
         }
 
     @property
@@ -88,35 +82,47 @@ class ReorderBuffer:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self._state)
 
-    def _held(self) -> tuple[Int64s, Int64s]:
+    def _held(self) -> list[tuple[Int64s, Int64s]]:
+        """Times and codes of each K-slack buffer, in any order."""
         s = self._state
-        ts = [s.slack_ts[i, :n] for i, n in enumerate(s.slack_n)] + [s.sync_ts[: s.sync_n[0]]]
-        code = [s.slack_code[i, :n] for i, n in enumerate(s.slack_n)] + [s.sync_code[: s.sync_n[0]]]
-        return np.concatenate(ts), np.concatenate(code)
+        held = []
+        for i, (first, in_ring, in_heap, _) in enumerate(s.slack):
+            ring = (first + np.arange(in_ring)) & (s.ring_ts.shape[1] - 1)
+            ts = np.concatenate([s.ring_ts[i, ring], s.heap_ts[i, :in_heap]])
+            held.append((ts, np.concatenate([s.ring_code[i, ring], s.heap_code[i, :in_heap]])))
+        return held
 
-    def _restore(self, snapshot: Snapshot) -> None:
-        s = self._state
-        kept, synced = snapshot["slack_ts"].shape[1], len(snapshot["sync_ts"])
-        self._reserve(max(kept, synced))
-        s = self._state
-        s.slack_ts[:, :kept], s.slack_code[:, :kept] = snapshot["slack_ts"], snapshot["slack_code"]
-        s.sync_ts[:synced], s.sync_code[:synced] = snapshot["sync_ts"], snapshot["sync_code"]
-        s.slack_n[:], s.sync_n[0] = snapshot["slack_n"], synced
-        s.released[:], s.clock[:] = snapshot["released"], snapshot["clock"]
+    def _synced(self) -> tuple[Int64s, Int64s]:
+        n = self._state.clock[kernel.IN_SYNC]
+        return self._state.sync_ts[:n].copy(), self._state.sync_code[:n].copy()
 
     def _reserve(self, n: int) -> None:
-        """Make room for ``n`` more rows in any one heap, so that the kernel never has to grow one."""
+        """Make room for ``n`` more rows in any one buffer, so that the kernel never has to grow one."""
         s = self._state
-        need = int(s.slack_n.max()) + n
-        total = len(self) + n
-        if s.slack_ts.shape[1] < need:
-            s = s._replace(slack_ts=_wider(s.slack_ts, need), slack_code=_wider(s.slack_code, need))
-        if s.sync_ts.size < total:
-            s = s._replace(sync_ts=grown(s.sync_ts, total), sync_code=grown(s.sync_code, total))
-        self._state = s
+        fullest = int(s.slack[:, kernel.IN_RING : kernel.RELEASED].max(initial=0))
+        if fullest + n > s.ring_ts.shape[1] or len(self) + n > s.sync_ts.size:
+            self._fill(self._held(), self._synced(), len(self) + n)
+
+    def _fill(self, held: list[tuple[Int64s, Int64s]], synced: tuple[Int64s, Int64s], room: int) -> None:
+        """Lay rows out anew, with room for ``room`` rows in every buffer; sorted, they all go to the rings."""
+        old = self._state
+        room = max(room, len(synced[0]), *(len(ts) for ts, _ in held))
+        self._state = new = _empty(len(held), 2 * room)
+        new.slack[:, kernel.RELEASED] = old.slack[:, kernel.RELEASED]
+        new.clock[:] = old.clock
+        for i, (ts, code) in enumerate(held):
+            order = np.lexsort((code, ts))
+            new.ring_ts[i, : ts.size], new.ring_code[i, : ts.size] = ts[order], code[order]
+            new.slack[i, kernel.IN_RING] = ts.size
+        order = np.lexsort((synced[1], synced[0]))
+        new.sync_ts[: order.size], new.sync_code[: order.size] = synced[0][order], synced[1][order]
+        new.clock[kernel.IN_SYNC] = order.size
 
 
-def _wider(array: Any, size: int) -> Any:
-    larger = np.empty((array.shape[0], max(size, 2 * array.shape[1])), array.dtype)
-    larger[:, : array.shape[1]] = array
-    return larger
+def _empty(inputs: int, room: int) -> kernel.ReorderState:
+    size = 1 << (room - 1).bit_length()
+    slack = np.zeros((inputs, 4), np.int64)
+    slack[:, kernel.RELEASED] = NEVER
+    buffers: list[Any] = [np.empty((inputs, size), np.int64) for _ in range(4)]
+    sync: list[Any] = [np.empty(size, np.int64) for _ in range(2)]
+    return kernel.ReorderState(*buffers, slack, *sync, np.array([NEVER, NEVER, 0], np.int64))

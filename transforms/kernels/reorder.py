@@ -19,18 +19,25 @@ KEEP, TOO_OLD, IN_FUTURE, NO_TIME = range(4)
 
 
 class ReorderState(NamedTuple):
-    """Buffers of one shard. ``slack_*`` are binary heaps, one row per input; ``sync_*`` is one heap."""
+    """Buffers of one shard. A K-slack buffer is a ring of the rows that came in order, sorted by itself, and a
+    heap of the others; most rows never see the heap. ``sync_*`` is the Synchronizer's heap."""
 
-    slack_ts: Any
-    slack_code: Any
-    slack_n: Any
+    ring_ts: Any
+    ring_code: Any
+    """``[inputs, capacity]``, the capacity a power of two."""
+    heap_ts: Any
+    heap_code: Any
+    slack: Any
+    """``[inputs, 4]``: first of the ring, rows in the ring, rows in the heap, largest time released."""
     sync_ts: Any
     sync_code: Any
-    sync_n: Any
-    released: Any
-    """Largest event time that each input's K-slack buffer has released."""
     clock: Any
-    """[T_sync, onT]: largest event time that has left the Synchronizer; largest that has reached the join."""
+    """[T_sync, onT, rows in the Synchronizer]: largest event time that has left the Synchronizer; largest
+    that has reached the join."""
+
+
+FIRST, IN_RING, IN_HEAP, RELEASED = range(4)
+T_SYNC, ON_T, IN_SYNC = range(3)
 
 
 @njit(cache=True, nogil=True)
@@ -80,34 +87,59 @@ def release(inputs, ts, codes, bounds, state, out_code, out_ts, out_late):  # ty
     at least as new. Draining "while each input has a tuple in the buffer" ends exactly at the smallest of the
     inputs' largest released times, so T_sync is the running maximum of that minimum.
     """
-    m = state.slack_n.size
-    emitted = 0
+    ring_ts, ring_code = borrowed(state.ring_ts), borrowed(state.ring_code)
+    heap_ts, heap_code = borrowed(state.heap_ts), borrowed(state.heap_code)
     sync_ts, sync_code = borrowed(state.sync_ts), borrowed(state.sync_code)
-    slack_ts, slack_code = borrowed(state.slack_ts), borrowed(state.slack_code)
-    released = borrowed(state.released)
-    n_sync = state.sync_n[0]
-    t_sync = state.clock[0]
-    on_t = state.clock[1]
+    slack, clock = borrowed(state.slack), borrowed(state.clock)
+    m = slack.shape[0]
+    mask = ring_ts.shape[1] - 1
+    n_sync = clock[IN_SYNC]
+    t_sync = clock[T_SYNC]
+    on_t = clock[ON_T]
+    emitted = 0
     for k in range(ts.size):
         i = inputs[k]
         bound = bounds[k]
-        heap_ts = slack_ts[i]
-        heap_code = slack_code[i]
-        n = state.slack_n[i]
+        first = slack[i, FIRST]
+        n_ring = slack[i, IN_RING]
+        n_heap = slack[i, IN_HEAP]
         e_ts = ts[k]
         e_code = codes[k]
-        straight = e_ts <= bound and (n == 0 or e_ts < heap_ts[0])
+        straight = (
+            e_ts <= bound and (n_ring == 0 or e_ts < ring_ts[i, first]) and (n_heap == 0 or e_ts < heap_ts[i, 0])
+        )
         if not straight:
-            push(heap_ts, heap_code, n, e_ts, e_code)
-            n += 1
-        while straight or (n > 0 and heap_ts[0] <= bound):
+            if n_ring == 0 or e_ts >= ring_ts[i, (first + n_ring - 1) & mask]:
+                at = (first + n_ring) & mask
+                ring_ts[i, at] = e_ts
+                ring_code[i, at] = e_code
+                n_ring += 1
+            else:
+                push(heap_ts[i], heap_code[i], n_heap, e_ts, e_code)
+                n_heap += 1
+        while True:
             if straight:
                 straight = False
             else:
-                e_ts = heap_ts[0]
-                e_code = heap_code[0]
-                pop(heap_ts, heap_code, n)
-                n -= 1
+                from_ring = n_ring > 0 and (
+                    n_heap == 0
+                    or ring_ts[i, first] < heap_ts[i, 0]
+                    or (ring_ts[i, first] == heap_ts[i, 0] and ring_code[i, first] < heap_code[i, 0])
+                )
+                if from_ring:
+                    e_ts = ring_ts[i, first]
+                    e_code = ring_code[i, first]
+                    if e_ts > bound:
+                        break
+                    first = (first + 1) & mask
+                    n_ring -= 1
+                else:
+                    if n_heap == 0 or heap_ts[i, 0] > bound:
+                        break
+                    e_ts = heap_ts[i, 0]
+                    e_code = heap_code[i, 0]
+                    pop(heap_ts[i], heap_code[i], n_heap)
+                    n_heap -= 1
             if e_ts <= t_sync:
                 out_code[emitted] = e_code
                 out_ts[emitted] = e_ts
@@ -117,12 +149,12 @@ def release(inputs, ts, codes, bounds, state, out_code, out_ts, out_late):  # ty
                 continue
             push(sync_ts, sync_code, n_sync, e_ts, e_code)
             n_sync += 1
-            if e_ts <= released[i]:
+            if e_ts <= slack[i, RELEASED]:
                 continue
-            released[i] = e_ts
+            slack[i, RELEASED] = e_ts
             slowest = e_ts
             for j in range(m):
-                slowest = min(slowest, released[j])
+                slowest = min(slowest, slack[j, RELEASED])
             if slowest > t_sync:
                 t_sync = slowest
                 while n_sync > 0 and sync_ts[0] <= t_sync:
@@ -133,8 +165,10 @@ def release(inputs, ts, codes, bounds, state, out_code, out_ts, out_late):  # ty
                     emitted += 1
                     pop(sync_ts, sync_code, n_sync)
                     n_sync -= 1
-        state.slack_n[i] = n
-    state.sync_n[0] = n_sync
-    state.clock[0] = t_sync
-    state.clock[1] = on_t
+        slack[i, FIRST] = first
+        slack[i, IN_RING] = n_ring
+        slack[i, IN_HEAP] = n_heap
+    clock[IN_SYNC] = n_sync
+    clock[T_SYNC] = t_sync
+    clock[ON_T] = on_t
     return emitted
