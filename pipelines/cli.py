@@ -152,6 +152,7 @@ def run(
 
 def _runner(runner: Runner) -> Callable[..., dict[str, Any]]:
     if runner is Runner.local:
+        _spare_pandas()
         from slackwater.pipelines.local import run as run_local
 
         return run_local
@@ -291,7 +292,7 @@ def _pairs(given: list[str] | None) -> dict[str, str]:
 
 
 def _spare_pandas() -> None:
-    """Keep PyArrow from importing pandas at its first conversion: half a second that a check has no use for.
+    """Keep PyArrow from importing pandas at its first conversion: half a second that has no use here.
 
     PyArrow remembers that there is no pandas, so only a process that ends here may do this;
     plugins, which may want pandas, are loaded first.
