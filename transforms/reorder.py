@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -123,6 +123,13 @@ def _empty(inputs: int, room: int) -> kernel.ReorderState:
     size = 1 << (room - 1).bit_length()
     slack = np.zeros((inputs, 4), np.int64)
     slack[:, kernel.RELEASED] = NEVER
-    buffers: list[Any] = [np.empty((inputs, size), np.int64) for _ in range(4)]
-    sync: list[Any] = [np.empty(size, np.int64) for _ in range(2)]
-    return kernel.ReorderState(*buffers, slack, *sync, np.array([NEVER, NEVER, 0], np.int64))
+    return kernel.ReorderState(
+        ring_ts=np.empty((inputs, size), np.int64),
+        ring_code=np.empty((inputs, size), np.int64),
+        heap_ts=np.empty((inputs, size), np.int64),
+        heap_code=np.empty((inputs, size), np.int64),
+        slack=slack,
+        sync_ts=np.empty(size, np.int64),
+        sync_code=np.empty(size, np.int64),
+        clock=np.array([NEVER, NEVER, 0], np.int64),
+    )
