@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import logging
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -156,7 +157,10 @@ def _runner(runner: Runner) -> Callable[..., dict[str, Any]]:
         from slackwater.pipelines.local import run as run_local
 
         return run_local
+    # Importing Beam logs what it would need for clouds that nobody asked for.
+    logging.disable(logging.WARNING)
     module = importlib.import_module(f"slackwater.pipelines.run_{'spark' if runner is Runner.spark else 'beam'}")
+    logging.disable(logging.NOTSET)
     start: Callable[..., dict[str, Any]] = module.run
     return start if runner is Runner.spark else functools.partial(start, spark=runner is Runner.beam_spark)
 
