@@ -13,10 +13,10 @@ from slackwater.pipelines.graph import ARRIVAL, Create, Filter, MapToFields, Nod
 from slackwater.pipelines.template import TemplateError, node_error
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.errors import ConfigError, SlackwaterError
-from slackwater.transforms.plan import LATE_SCHEMA, JoinPlan, bind
+from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
 
 JSON_SCHEMA: Final = pa.schema([("json", pa.string())])
-"""Columns of a join's punctuations and metrics."""
+"""Columns of a join's punctuations."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,24 @@ class Assembly:
     """Columns of every output, without the hidden arrival column."""
     plans: dict[str, JoinPlan]
     """The plan of every join, by the node's name."""
+
+    def read_by_joins(self, source: Node) -> tuple[set[str], set[str]]:
+        """Event-time and arrival columns that joins read from a source, directly or through filters."""
+        times: set[str] = set()
+        arrivals: set[str] = set()
+        ports = [Port(source.name)]
+        while ports:
+            port = ports.pop()
+            for consumer in self.pipeline.consumers(port):
+                if isinstance(consumer.config, Filter):
+                    ports.append(Port(consumer.name))
+                plan = self.plans.get(consumer.name)
+                if plan is not None:
+                    for i, read in enumerate(consumer.inputs.values()):
+                        if read == port:
+                            times.add(plan.time_columns[i])
+                            arrivals |= {plan.arrival_columns[i]} if plan.arrival_columns else set()
+        return times, arrivals
 
     def input_schema(self, node: Node, label: str = "input") -> pa.Schema:
         """Columns of what a node reads."""
@@ -79,6 +97,6 @@ def _add(
             schemas[main] = plan.result_schema
             schemas[Port(node.name, "late")] = LATE_SCHEMA
             schemas[Port(node.name, "punctuations")] = JSON_SCHEMA
-            schemas[Port(node.name, "metrics")] = JSON_SCHEMA
+            schemas[Port(node.name, "metrics")] = METRICS_SCHEMA
         case Write():
             pass

@@ -129,21 +129,27 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="Write the summary to a file, as JSON.", dir_okay=False),
     ] = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a JSON line per interval of stream time.", dir_okay=False),
+    ] = None,
     plugins: Plugins = None,
     debug: Debug = False,
 ) -> None:
     """Run a template to the end of its inputs and print a summary."""
     from slackwater.pipelines.cli_show import show_summary
+    from slackwater.pipelines.metrics_file import metrics_to
     from slackwater.pipelines.progress import show_progress
     from slackwater.pipelines.template import read_template
 
-    if summary is not None and not summary.absolute().parent.is_dir():
-        raise UsageError(f"--summary: there is no folder {summary.parent}; create it or choose another")
+    for option, file in (("summary", summary), ("metrics", metrics)):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise UsageError(f"--{option}: there is no folder {file.parent}; create it or choose another")
     _load_plugins(plugins)
     pipeline = read_template(template, _pairs(variables))
     start = _runner(runner)
-    with show_progress(template) as progress:
-        result = start(pipeline, progress=progress)
+    with show_progress(template) as progress, metrics_to(metrics, pipeline) as measured:
+        result = start(measured, progress=progress)
     for warning in result.get("warnings", ()):
         typer.echo(f"warning: {warning}", err=True)
     if summary is not None:

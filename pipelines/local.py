@@ -128,30 +128,12 @@ class LocalRun:
 
     def _source_batches(self, node: Node, config: Read | Create) -> Iterator[pa.RecordBatch]:
         schema = self._assembly.schemas[Port(node.name)]
-        times, arrivals = self._time_columns(node)
+        times, arrivals = self._assembly.read_by_joins(node)
         batches = read_batches(config, schema, sorted(times))
         for column in arrivals & set(schema.names):
             if isinstance(config, Create) or not _is_sorted(config, schema, column):
                 return _sorted_by(batches, column)
         return batches
-
-    def _time_columns(self, node: Node) -> tuple[set[str], set[str]]:
-        """Event-time and arrival columns that joins read from a source, directly or through filters."""
-        times: set[str] = set()
-        arrivals: set[str] = set()
-        ports = [Port(node.name)]
-        while ports:
-            port = ports.pop()
-            for consumer in self._pipeline.consumers(port):
-                if isinstance(consumer.config, Filter):
-                    ports.append(Port(consumer.name))
-                plan = self._assembly.plans.get(consumer.name)
-                if plan is not None:
-                    for i, label in enumerate(consumer.inputs):
-                        if consumer.inputs[label] == port:
-                            times.add(plan.time_columns[i])
-                            arrivals |= {plan.arrival_columns[i]} if plan.arrival_columns else set()
-        return times, arrivals
 
     def _emit(self, port: Port, batch: pa.RecordBatch) -> None:
         for stage, label in self._consumers.get(port, ()):
@@ -340,6 +322,8 @@ class JoinStage:
                 self._emit(Port(self._name), batch.append_column(ARRIVAL, number))
             for batch in output.late:
                 self._emit(Port(self._name, "late"), batch)
+            for batch in output.metrics:
+                self._emit(Port(self._name, "metrics"), batch)
 
 
 def _source(node: Node) -> Read | Create:

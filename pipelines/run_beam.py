@@ -191,7 +191,8 @@ class _Builder:
         inputs = {label: self._ports[port] for label, port in node.inputs.items()}
         match node.config:
             case Read() | Create() as config:
-                source = ReadBatches(config, self._assembly.schemas[main], self._times(node))
+                times, _ = self._assembly.read_by_joins(node)
+                source = ReadBatches(config, self._assembly.schemas[main], sorted(times))
                 self._ports[main] = self._job | node.name >> source
             case Filter() | MapToFields() as config:
                 step = beam.Map(_applied, config).with_output_types(pa.RecordBatch)
@@ -205,21 +206,6 @@ class _Builder:
                     self._ports[Port(node.name, output)] = outputs[output]
                 accounts = beam.ParDo(SpoolAccounts(self._spool.folder(node.name)))
                 outputs["accounting"] | f"Account of {node.name}" >> accounts
-
-    def _times(self, node: Node) -> list[str]:
-        """Event-time columns that joins read from a source, directly or through filters."""
-        times: set[str] = set()
-        ports = [Port(node.name)]
-        while ports:
-            port = ports.pop()
-            for consumer in self._assembly.pipeline.consumers(port):
-                if isinstance(consumer.config, Filter):
-                    ports.append(Port(consumer.name))
-                plan = self._assembly.plans.get(consumer.name)
-                if plan is not None:
-                    columns = zip(consumer.inputs.values(), plan.time_columns, strict=True)
-                    times |= {column for read, column in columns if read == port}
-        return sorted(times)
 
 
 def _applied(batch: pa.RecordBatch, config: Filter | MapToFields) -> pa.RecordBatch:

@@ -38,7 +38,7 @@ from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.spark.join import join_packed
-from slackwater.transforms.spark.packing import ACCOUNT, LATE, RESULT, from_blob, shard_keys
+from slackwater.transforms.spark.packing import ACCOUNT, LATE, METRICS, RESULT, from_blob, shard_keys
 from slackwater.transforms.spark.session import PACKED_CONF, STREAMING_CONF, require_java, start_session
 from slackwater.transforms.spark.shard import read_account
 
@@ -168,7 +168,7 @@ class SparkRun:
         feeds = [self._feed(port) for port in node.inputs.values()]
         job = plan_job(feeds, plan, shard_keys(plan.config.shards, partitions), self._rows_per_batch)
         accounts: dict[int, tuple[Accounting, list[str]]] = {}
-        ports = {RESULT: Port(name), LATE: Port(name, "late")}
+        ports = {RESULT: Port(name), LATE: Port(name, "late"), METRICS: Port(name, "metrics")}
         with ExitStack() as kept:
             for port in ports.values():
                 if any(self._origin(p)[0] == port for p in self._join_inputs()):
@@ -215,18 +215,9 @@ class SparkRun:
         schema = self._assembly.schemas[root]
         config = self._pipeline.node(root.node).config
         if isinstance(config, Read | Create):
-            return Feed(config, schema, tuple(sorted(self._times(root))), steps)
+            times, _ = self._assembly.read_by_joins(self._pipeline.node(root.node))
+            return Feed(config, schema, tuple(sorted(times)), steps)
         return Feed(Read("parquet", str(self._file(root))), schema, (), steps, kept=True)
-
-    def _times(self, source: Port) -> set[str]:
-        """Event-time columns that joins read from a source, directly or through filters."""
-        times: set[str] = set()
-        for name, plan in self._assembly.plans.items():
-            for port, column in zip(self._pipeline.node(name).inputs.values(), plan.time_columns, strict=True):
-                root, steps = self._origin(port)
-                if root == source and all(isinstance(step, Filter) for step in steps):
-                    times.add(column)
-        return times
 
     def _file(self, port: Port) -> Path:
         """Where the rows of a join's output are kept for other joins."""

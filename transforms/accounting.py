@@ -93,6 +93,20 @@ class Accounting:
         self.max_bytes += other.max_bytes
         return self
 
+    def __sub__(self, before: Accounting) -> Accounting:
+        """Return what has come since ``before``; slack and state are not part of it."""
+        part = Accounting(self.inputs)
+        part.received = self.received - before.received
+        part.in_order = self.in_order - before.in_order
+        part.missed = self.missed - before.missed
+        part.late = self.late - before.late
+        part.results = self.results - before.results
+        return part
+
+    def copy(self) -> Accounting:
+        """Return an account that goes its own way."""
+        return Accounting(self.inputs, self.snapshot())
+
     def recall_estimate(self) -> float | None:
         """Produced results over produced and missed ones, or None if there is nothing to go by.
 

@@ -48,6 +48,8 @@ class JoinConfig(BaseModel):
     """parts that the join is split into by key"""
     guard: GuardConfig = GuardConfig()
     """limits on event times"""
+    metrics: Duration | None = None
+    """stream time between rows of the output ``metrics``; strategies that adapt report whenever they do"""
 
     @classmethod
     def read(cls, settings: dict[str, Any]) -> JoinConfig:

@@ -28,6 +28,7 @@ from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.intake import Chunk, Intake, Taken
 from slackwater.transforms.kernels import rows as row_kernel
+from slackwater.transforms.metrics import Meter
 from slackwater.transforms.outputs import Counts, Outputs, late_batch
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.reorder import Emitted, ReorderBuffer
@@ -66,6 +67,10 @@ class Operator:
         self.accounting = Accounting(plan.inputs, state.get("accounting"))
         self.seconds = {"kernel": 0.0, "materialise": 0.0}
         """Time spent buffering and joining, and making result rows of what was found."""
+        self._meter = Meter(plan, state.get("meter"))
+        every = plan.config.metrics
+        self._interval = self._disorder.interval or (None if every is None else setting.ticks(every))
+        self._newest = int(state.get("newest", NEVER))
         self._released = int(state.get("released", 0))
         self._on_t = int(state.get("on_t", NEVER))
         self._next_adapt: int | None = state.get("next_adapt")
@@ -73,7 +78,7 @@ class Operator:
 
     def push(self, chunk: Chunk) -> Outputs:
         """Take arrivals; return the results they complete and the rows they prove late."""
-        out = Outputs([], [])
+        out = Outputs([], [], [])
         self.accounting.receive(chunk.input)
         taken = self._intake.take(chunk)
         for which, reason, ts, arrival, rows in taken.refused:
@@ -81,23 +86,30 @@ class Operator:
             out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, rows))
         self._store(taken)
         codes = taken.seq * 8 + taken.arrivals.input
-        for part in self._intervals(taken.arrivals.progress):
+        newest = np.maximum(np.maximum.accumulate(taken.arrivals.progress), self._newest)
+        for part in self._intervals(out, newest):
             cut = Arrivals._make(array[part] for array in taken.arrivals)
             bounds = np.asarray(self._disorder.bounds(cut), np.int64)
             self.accounting.hold(cut.progress - bounds)
             started = time.perf_counter()
             emitted = self._buffer.push(cut.input, cut.ts, codes[part], bounds)
             self.seconds["kernel"] += time.perf_counter() - started
+            if self._interval is not None:
+                self._meter.arrive(cut.progress - bounds)
+                self._meter.release(newest[part][emitted.at] - emitted.ts)
             self._process(out, emitted)
+        self._newest = int(newest[-1]) if newest.size else self._newest
         self.accounting.state(len(self._buffer) + self._join.live(), self.nbytes)
         self._compact()
         return out
 
     def finish(self) -> Outputs:
         """Release everything that is held, in timestamp order: the inputs have ended."""
-        out = Outputs([], [])
+        out = Outputs([], [], [])
         self._process(out, self._buffer.drain())
         self._counts.finish(out)
+        if self._interval is not None and self._newest != NEVER:
+            self._measure(out, self._newest)
         self._compact()
         return out
 
@@ -126,6 +138,8 @@ class Operator:
             "counts": self._counts.pending,
             "rows": [store.snapshot() for store in self._stores],
             "accounting": self.accounting.snapshot(),
+            "meter": self._meter.snapshot(),
+            "newest": self._newest,
             "released": self._released,
             "on_t": self._on_t,
             "next_adapt": self._next_adapt,
@@ -141,26 +155,34 @@ class Operator:
                 known = (taken.seq[at], arrivals.ts[at], arrivals.clock[at], arrivals.delay[at])
                 self._stores[i].append(batch, Beside(*known, np.zeros(at.size, np.bool_), cells, nulls))
 
-    def _intervals(self, progress: Int64s) -> Iterator[slice]:
-        """Cut a chunk before each arrival that moves stream time into the next adaptation interval."""
-        interval = self._disorder.interval
-        if interval is None or not progress.size:
-            yield slice(0, progress.size)
+    def _intervals(self, out: Outputs, newest: Int64s) -> Iterator[slice]:
+        """Cut a chunk before each arrival that moves stream time into the next interval.
+
+        There the disorder strategy adapts and a row of metrics is written.
+        """
+        interval = self._interval
+        if interval is None or not newest.size:
+            yield slice(0, newest.size)
             return
-        newest = np.maximum.accumulate(progress)
         if self._next_adapt is None:
             self._next_adapt = int(newest[0]) + interval
         start = 0
-        while start < progress.size:
+        while start < newest.size:
             stop = int(np.searchsorted(newest, self._next_adapt))
             if stop > start:
                 yield slice(start, stop)
                 start = stop
-            if start < progress.size:
+            if start < newest.size:
                 now = int(newest[start])
-                self._disorder.adapt(Feedback(now, *self._gathered_feedback()))
-                self._feedback.clear()
+                if self._disorder.interval is not None:
+                    self._disorder.adapt(Feedback(now, *self._gathered_feedback()))
+                    self._feedback.clear()
+                self._measure(out, now)
                 self._next_adapt += -(-(now + 1 - self._next_adapt) // interval) * interval
+
+    def _measure(self, out: Outputs, now: int) -> None:
+        report = getattr(self._disorder, "report", dict)
+        out.metrics.append(self._meter.row(now, self.accounting, len(self._buffer), report()))
 
     def _process(self, out: Outputs, emitted: Emitted) -> None:
         """Join what the reorder buffer emitted, in runs that the memory limit allows.

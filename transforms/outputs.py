@@ -17,6 +17,7 @@ class Outputs(NamedTuple):
 
     results: list[pa.RecordBatch]
     late: list[pa.RecordBatch]
+    metrics: list[pa.RecordBatch]
 
 
 def late_batch(

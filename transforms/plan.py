@@ -32,6 +32,19 @@ LATE_SCHEMA: Final = pa.schema(
         ("row", pa.string()),
     ]
 )
+METRICS_SCHEMA: Final = pa.schema(
+    [
+        ("ts", pa.int64()),
+        ("slack_ms", pa.float64()),
+        ("required_recall", pa.float64()),
+        ("recall_estimate", pa.float64()),
+        ("produced", pa.int64()),
+        ("true_estimate", pa.float64()),
+        ("buffered", pa.int64()),
+        ("late", pa.int64()),
+        ("latency_ms", pa.float64()),
+    ]
+)
 REASONS: Final = ("too_late", "shed", "bad_record", "future_time", "punctuation_violated")
 
 

@@ -20,6 +20,8 @@ class Emitted(NamedTuple):
     """``seq * 8 + input``."""
     ts: Int64s
     late: Bools
+    at: Int64s
+    """Index of the arrival that let the row go; -1 for the end of the input."""
 
 
 class ReorderBuffer:
@@ -40,13 +42,14 @@ class ReorderBuffer:
     def push(self, inputs: Int8s, ts: Int64s, codes: Int64s, bounds: Int64s) -> Emitted:
         """Take arrivals in order, each with the bound it sets for its input; return what leaves."""
         size = len(self) + ts.size
-        out = Emitted(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.bool_))
+        code, out_ts, at = (np.empty(size, np.int64) for _ in range(3))
+        out = Emitted(code, out_ts, np.empty(size, np.bool_), at)
         n = 0
         for start in range(0, ts.size, _RUN):
             part = slice(start, start + _RUN)
             self._reserve(min(_RUN, ts.size - start))
             rest = (array[n:] for array in out)
-            n += kernel.release(inputs[part], ts[part], codes[part], bounds[part], self._state, *rest)
+            n += kernel.release(inputs[part], ts[part], codes[part], bounds[part], start, self._state, *rest)
         return Emitted._make(array[:n] for array in out)
 
     def drain(self) -> Emitted:
@@ -60,7 +63,7 @@ class ReorderBuffer:
         self._state = _empty(len(s.slack), _RUN)
         self._state.slack[:, kernel.RELEASED] = s.slack[:, kernel.RELEASED]
         self._state.clock[: kernel.IN_SYNC] = newest[-1]
-        return Emitted(code, ts, ts < newest[:-1])
+        return Emitted(code, ts, ts < newest[:-1], np.full(ts.size, -1))
 
     def held(self) -> Int64s:
         """Codes of the rows in the buffer, in any order."""

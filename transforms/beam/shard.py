@@ -97,7 +97,7 @@ def _in_place_order(schema: pa.Schema, found: list[pa.RecordBatch]) -> tuple[pa.
 def run_shard(
     plan: JoinPlan, shard: int, parts: Iterable[tuple[int, pa.RecordBatch]], numbered: bool
 ) -> Iterator[tuple[str, pa.RecordBatch] | Account]:
-    """Join a whole shard; yield ("out" or "late", batch) as they come and the account at the end.
+    """Join a whole shard; yield ("out", "late" or "metrics", batch) as they come and the account at the end.
 
     Args:
         plan: the join.
@@ -106,13 +106,11 @@ def run_shard(
         numbered: whether batches get the hidden column with the number of each row.
     """
     operator = Operator(plan)
-    outputs = {"out": _Collector(shard, numbered), "late": _Collector(shard, numbered)}
+    outputs = {tag: _Collector(shard, numbered) for tag in ("out", "late", "metrics")}
     for chunk in chunks(plan, parts):
-        results, late = operator.push(chunk)
-        for tag, batches in (("out", results), ("late", late)):
+        for tag, batches in zip(outputs, operator.push(chunk), strict=True):
             yield from ((tag, batch) for batch in outputs[tag].add(batches))
-    results, late = operator.finish()
-    for tag, batches in (("out", results), ("late", late)):
+    for tag, batches in zip(outputs, operator.finish(), strict=True):
         yield from ((tag, batch) for batch in outputs[tag].add(batches, last=True))
     yield Account(shard, operator.accounting, operator.warnings)
 

@@ -20,7 +20,7 @@ from slackwater.transforms.beam.rows import (
 )
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan, bind
+from slackwater.transforms.plan import MAX_INPUTS, METRICS_SCHEMA, MIN_INPUTS, JoinPlan, bind
 
 LATE_TYPES: Final[dict[str, Any]] = {
     "input": str,
@@ -30,7 +30,8 @@ LATE_TYPES: Final[dict[str, Any]] = {
     "row": str,
 }
 JSON_TYPES: Final[dict[str, Any]] = {"json": str}
-"""Columns of the punctuations and of the metrics."""
+"""Columns of the punctuations."""
+METRIC_TYPES: Final[dict[str, Any]] = {field.name: beam_type(field.type) for field in METRICS_SCHEMA}
 
 
 class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
@@ -53,6 +54,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         output: Joined rows, or counts for the number of results per timestamp.
         shards: Parts that the join is split into by key, worked on in parallel.
         guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
+        metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.
@@ -72,6 +74,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         output: str = "rows",
         shards: int = 1,
         guard: dict[str, Any] | None = None,
+        metrics: str | None = None,
     ) -> None:
         super().__init__()
         settings = {
@@ -86,6 +89,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
             "output": output,
             "shards": shards,
             "guard": guard,
+            "metrics": metrics,
         }
         self._config = JoinConfig.read({key: value for key, value in settings.items() if value is not None})
         self._schemas: dict[str, pa.Schema] = {}
@@ -116,7 +120,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
                 MAIN: unpack(batches[MAIN], "Rows", _result_types(plan, schemas)),
                 "late": unpack(late, "Late rows", LATE_TYPES),
                 "punctuations": unpack(punctuations, "Punctuation rows", JSON_TYPES),
-                "metrics": unpack(metrics, "Metric rows", JSON_TYPES),
+                "metrics": unpack(metrics, "Metric rows", METRIC_TYPES),
             }
         )
 

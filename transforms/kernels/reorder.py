@@ -79,13 +79,14 @@ def track(inputs, ts, known, progress, past, future, jumped, verdict, out_progre
 
 
 @njit(cache=True, nogil=True)
-def release(inputs, ts, codes, bounds, state, out_code, out_ts, out_late):  # type: ignore[no-untyped-def]
+def release(inputs, ts, codes, bounds, first_arrival, state, out_code, out_ts, out_late, out_at):  # type: ignore[no-untyped-def]
     """Buffer the arrivals, release what their bounds allow, synchronise; return how many were emitted.
 
     After each arrival its input gives up everything at or before the arrival's bound, oldest first. Then, as
     Alg. 1 says: a tuple older than T_sync goes straight on, others wait until every input has released one
     at least as new. Draining "while each input has a tuple in the buffer" ends exactly at the smallest of the
-    inputs' largest released times, so T_sync is the running maximum of that minimum.
+    inputs' largest released times, so T_sync is the running maximum of that minimum. ``out_at`` tells at which
+    arrival a tuple left; arrivals are counted from ``first_arrival``.
     """
     ring_ts, ring_code = borrowed(state.ring_ts), borrowed(state.ring_code)
     heap_ts, heap_code = borrowed(state.heap_ts), borrowed(state.heap_code)
@@ -144,6 +145,7 @@ def release(inputs, ts, codes, bounds, state, out_code, out_ts, out_late):  # ty
                 out_code[emitted] = e_code
                 out_ts[emitted] = e_ts
                 out_late[emitted] = e_ts < on_t
+                out_at[emitted] = first_arrival + k
                 on_t = max(on_t, e_ts)
                 emitted += 1
                 continue
@@ -161,6 +163,7 @@ def release(inputs, ts, codes, bounds, state, out_code, out_ts, out_late):  # ty
                     out_code[emitted] = sync_code[0]
                     out_ts[emitted] = sync_ts[0]
                     out_late[emitted] = sync_ts[0] < on_t
+                    out_at[emitted] = first_arrival + k
                     on_t = max(on_t, sync_ts[0])
                     emitted += 1
                     pop(sync_ts, sync_code, n_sync)

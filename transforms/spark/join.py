@@ -17,9 +17,10 @@ from pyspark.sql.types import StringType, StructType
 
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, JoinPlan, bind
+from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
 from slackwater.transforms.spark.packing import (
     LATE,
+    METRICS,
     OUTPUT,
     OUTPUT_ARROW,
     PACKED,
@@ -60,7 +61,7 @@ class JoinOutputs:
     punctuations: DataFrame
     """Empty: no strategy propagates punctuations yet."""
     metrics: DataFrame
-    """Empty: no strategy reports metrics yet."""
+    """A row per shard and interval; see the setting ``metrics``."""
     packed: DataFrame
     """Everything the shards gave, as rows of ``packing.OUTPUT``."""
     plan: JoinPlan
@@ -122,7 +123,7 @@ def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
         results=_of_kind(packed, RESULT, plan.result_schema),
         late=_of_kind(packed, LATE, LATE_SCHEMA),
         punctuations=empty,
-        metrics=empty,
+        metrics=_of_kind(packed, METRICS, METRICS_SCHEMA),
         packed=packed,
         plan=plan,
     )

@@ -21,6 +21,7 @@ from slackwater.transforms.spark.packing import (
     ENDED,
     LATE,
     MARKS,
+    METRICS,
     RESULT,
     Packed,
     blobs_of,
@@ -136,7 +137,7 @@ def read_account(plan: JoinPlan, blob: bytes) -> tuple[Accounting, list[str]]:
 
 
 def _packed(outputs: Outputs) -> Iterator[Output]:
-    for kind, batches in ((RESULT, outputs.results), (LATE, outputs.late)):
+    for kind, batches in zip((RESULT, LATE, METRICS), outputs, strict=True):
         for blob in blobs_of(batches):
             yield kind, blob
 
