@@ -11,9 +11,10 @@ import pyarrow as pa
 from slackwater.pipelines.expressions import applied_schema
 from slackwater.pipelines.graph import ARRIVAL, Create, Filter, MapToFields, Node, Pipeline, Port, Read, Write
 from slackwater.pipelines.template import TemplateError, node_error
-from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.config import JoinConfig, ReorderConfig
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
+from slackwater.transforms.reordering import bind_reorder
 
 JSON_SCHEMA: Final = pa.schema([("json", pa.string())])
 """Columns of a join's punctuations."""
@@ -92,8 +93,9 @@ def _add(
             schemas[main] = pa.schema([field for field in schema if field.name != ARRIVAL])
         case Filter() | MapToFields() as config:
             schemas[main] = applied_schema(config, inputs["input"])
-        case JoinConfig() as config:
-            plan = plans[node.name] = bind(config, inputs)
+        case JoinConfig() | ReorderConfig() as config:
+            plan = bind(config, inputs) if isinstance(config, JoinConfig) else bind_reorder(config, inputs)
+            plans[node.name] = plan
             schemas[main] = plan.result_schema
             schemas[Port(node.name, "late")] = LATE_SCHEMA
             schemas[Port(node.name, "punctuations")] = JSON_SCHEMA

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.expression import Expr
 from slackwater.transforms.plan import ARRIVAL
 
@@ -75,7 +75,7 @@ class Write:
     path: str
 
 
-Config = Read | Create | Filter | MapToFields | Write | JoinConfig
+Config = Read | Create | Filter | MapToFields | Write | OperatorConfig
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from slackwater.pipelines.spark_reader import FORMAT, JobSource
 from slackwater.pipelines.spark_source import Feed, Job, encode, plan_job
 from slackwater.pipelines.summary import summarise
 from slackwater.transforms.accounting import Accounting
-from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.spark.join import join_packed
@@ -134,7 +134,7 @@ class SparkRun:
                 for node in self._pipeline.nodes:
                     if isinstance(node.config, Read | Create) and Port(node.name) in self._outlets:
                         self._copy(Port(node.name))
-                    elif isinstance(node.config, JoinConfig):
+                    elif isinstance(node.config, OperatorConfig):
                         self._join(node.name)
             except BaseException:
                 for sink in sinks:
@@ -193,7 +193,7 @@ class SparkRun:
 
     def _join_inputs(self) -> Iterator[Port]:
         for node in self._pipeline.nodes:
-            if isinstance(node.config, JoinConfig):
+            if isinstance(node.config, OperatorConfig):
                 yield from node.inputs.values()
 
     def _rows_to_read(self) -> int:

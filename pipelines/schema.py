@@ -43,18 +43,18 @@ def template_schema() -> Schema:
     }
     for name, kind in TRANSFORMS.items():
         definitions[f"{name}.config"] = _settings(kind.settings, definitions)
-    join = definitions["SlidingWindowJoin.config"]["properties"]
     for stage in STAGES:
-        join[stage] = {
-            "description": join[stage].get("description", ""),
-            "oneOf": _strategies(stage, definitions),
-        }
+        strategies = _strategies(stage, definitions)
+        for name in ("SlidingWindowJoin", "Reorder"):
+            settings = definitions[f"{name}.config"]["properties"]
+            if stage in settings:
+                settings[stage] = {"description": settings[stage].get("description", ""), "oneOf": strategies}
     definitions["transform"] = _transform()
     transforms = {"type": "array", "items": {"$ref": "#/$defs/transform"}}
     return {
         "$schema": DIALECT,
         "title": "Slackwater template",
-        "description": "A pipeline in Beam YAML's dialect, with SlidingWindowJoin.",
+        "description": "A pipeline in Beam YAML's dialect, with SlidingWindowJoin and Reorder.",
         "type": "object",
         "required": ["pipeline"],
         "additionalProperties": False,

@@ -23,7 +23,7 @@ PIPELINE_KEYS: Final = ("type", "transforms", "source", "sink", "extra_transform
 TRANSFORM_KEYS: Final = ("type", "name", "input", "config")
 MAIN_OUTPUTS: Final = ("out", "output", "main", "results")
 """Other ways to write a node's main output."""
-SIDE_OUTPUTS: Final = ("late", "punctuations", "metrics")
+SIDE_OUTPUTS: Final = {"SlidingWindowJoin": ("late", "punctuations", "metrics"), "Reorder": ("late", "metrics")}
 
 
 def read_template(ref: str, variables: Mapping[str, str]) -> Pipeline:
@@ -272,7 +272,7 @@ class _Template:
             )
         if output in MAIN_OUTPUTS:
             output = ""
-        outputs = SIDE_OUTPUTS if target.type == "SlidingWindowJoin" else ()
+        outputs = SIDE_OUTPUTS.get(target.type, ())
         if output and output not in outputs:
             known = ", ".join([target.name, *(f"{target.name}.{o}" for o in outputs)])
             raise self._input_error(draft, f"{target.name!r} has no output {output!r}; it has {known}", *label)

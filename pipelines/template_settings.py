@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slackwater.pipelines.expression_text import Language, parse_text
 from slackwater.pipelines.graph import Config, Create, Filter, MapToFields, Read, Write
-from slackwater.transforms.config import JoinConfig, config_error
+from slackwater.transforms.config import JoinConfig, ReorderConfig, config_error
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import Expr, ExpressionError, Lit, Op
 
@@ -130,6 +130,10 @@ def _join(given: Mapping[str, Any]) -> JoinConfig:
     return JoinConfig.read(dict(given))
 
 
+def _reorder(given: Mapping[str, Any]) -> ReorderConfig:
+    return ReorderConfig.read(dict(given))
+
+
 TRANSFORMS: Final[dict[str, Kind]] = {
     "ReadFromParquet": _read("parquet"),
     "ReadFromCsv": _read("csv"),
@@ -137,6 +141,7 @@ TRANSFORMS: Final[dict[str, Kind]] = {
     "Create": Kind(CreateSettings, _create, "none"),
     "Filter": Kind(FilterSettings, _filter, "one"),
     "MapToFields": Kind(MapSettings, _map, "one"),
+    "Reorder": Kind(ReorderConfig, _reorder, "one"),
     "SlidingWindowJoin": Kind(JoinConfig, _join, "many"),
     "WriteToParquet": _write("parquet"),
     "WriteToCsv": _write("csv"),

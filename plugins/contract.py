@@ -59,6 +59,12 @@ class Arrivals(NamedTuple):
     """``progress - ts``."""
     frontier: Int64s
     """Smallest progress over all inputs, or NEVER until each has been seen."""
+    watermark: Int64s | None = None
+    """What the strategy's ``watermark_columns`` say, NEVER where they say nothing; None if it names none."""
+
+    def part(self, which: slice | Bools) -> Arrivals:
+        """Return some of the arrivals, in the same order."""
+        return Arrivals._make(None if array is None else array[which] for array in self)
 
 
 class Released(NamedTuple):
@@ -192,6 +198,16 @@ class DisorderStrategy(Strategy):
     """Base of disorder strategies."""
 
     stage: ClassVar[str] = "disorder"
+
+    @property
+    def reads_clock(self) -> bool:
+        """True where ``Arrivals.clock`` must be times: a join without an arrival column is refused then."""
+        return False
+
+    @property
+    def watermark_columns(self) -> str | dict[str, str] | None:
+        """Columns to be handed over as ``Arrivals.watermark``: one name for all inputs, or {input: column}."""
+        return None
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> DisorderLogic:
         """Return the logic for one shard, new or as it was when the snapshot was taken."""

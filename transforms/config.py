@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,22 +22,43 @@ class GuardConfig(BaseModel):
     """refuse a lone row that is ahead of every input by more than this (reason future_time)"""
 
 
-class JoinConfig(BaseModel):
-    """Settings of one sliding window join."""
+class OperatorConfig(BaseModel):
+    """Settings that every transform has that puts rows in order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     time: str | dict[str, str]
     """event-time column, one name for all inputs or {input: column}: integer, timestamp or date"""
-    window: Duration | dict[str, Any]
-    """how far back a row may be to be joined: one duration, {input: duration}, or {size: 5s, closed: right}"""
     time_unit: TimeUnit = "ms"
     """unit of integer event times"""
     arrival: str | dict[str, str] | None = None
     """column with the order of arrival over all inputs; default: the order of the rows, inputs taking turns"""
-    where: str | None = None
-    """join condition in SQL; none joins everything within the windows"""
     disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": "max"})
     """disorder strategy and its options"""
+    guard: GuardConfig = GuardConfig()
+    """limits on event times"""
+    metrics: Duration | None = None
+    """stream time between rows of the output ``metrics``; strategies that adapt report whenever they do"""
+
+    @classmethod
+    def read(cls, settings: dict[str, Any]) -> Self:
+        """Validate raw settings; raise ConfigError that names the setting at fault."""
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            raise config_error(error, cls) from None
+
+
+class ReorderConfig(OperatorConfig):
+    """Settings of Reorder: rows out in order of event time, rows that came too late beside."""
+
+
+class JoinConfig(OperatorConfig):
+    """Settings of one sliding window join."""
+
+    window: Duration | dict[str, Any]
+    """how far back a row may be to be joined: one duration, {input: duration}, or {size: 5s, closed: right}"""
+    where: str | None = None
+    """join condition in SQL; none joins everything within the windows"""
     join: dict[str, Any] = Field(default_factory=lambda: {"strategy": "mswj"})
     """join strategy and its options"""
     shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "none"})
@@ -46,18 +67,6 @@ class JoinConfig(BaseModel):
     """joined rows, or the number of results per timestamp"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the join is split into by key"""
-    guard: GuardConfig = GuardConfig()
-    """limits on event times"""
-    metrics: Duration | None = None
-    """stream time between rows of the output ``metrics``; strategies that adapt report whenever they do"""
-
-    @classmethod
-    def read(cls, settings: dict[str, Any]) -> JoinConfig:
-        """Validate raw settings; raise ConfigError that names the setting at fault."""
-        try:
-            return cls.model_validate(settings)
-        except ValidationError as error:
-            raise config_error(error, cls) from None
 
 
 def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:

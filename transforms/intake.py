@@ -79,7 +79,8 @@ class Intake:
             chunk.input, ts, known, self._progress, self._past, self._future, self._jumped,
             verdict, progress, frontier,
         )  # fmt: skip
-        arrivals = Arrivals(chunk.input, ts, chunk.arrival, progress, progress - ts, frontier)
+        said = self._watermarks(chunk, of_input)
+        arrivals = Arrivals(chunk.input, ts, chunk.arrival, progress, progress - ts, frontier, said)
         rows, refused = chunk.batches, []
         if verdict.any():
             refused = _refused(chunk, of_input, ts, verdict)
@@ -87,7 +88,7 @@ class Intake:
             rows = [
                 batch.filter(pa.array(accepted[at])) for batch, at in zip(chunk.batches, of_input, strict=True)
             ]
-            arrivals, seq = Arrivals._make(array[accepted] for array in arrivals), seq[accepted]
+            arrivals, seq = arrivals.part(accepted), seq[accepted]
             of_input = [np.flatnonzero(arrivals.input == i) for i in range(len(rows))]
         self._warn_of_old_times(arrivals)
         return Taken(arrivals, seq, rows, of_input, refused)
@@ -98,6 +99,18 @@ class Intake:
             "jumped": self._jumped.copy(),
             "next_seq": self._next_seq.copy(),
         }
+
+    def _watermarks(self, chunk: Chunk, of_input: list[Int64s]) -> Int64s | None:
+        """What the rows say of their input's progress, where the disorder strategy reads it."""
+        columns = self._plan.watermark_columns
+        if columns is None:
+            return None
+        said = np.full(chunk.input.size, NEVER, np.int64)
+        for batch, at, column in zip(chunk.batches, of_input, columns, strict=True):
+            if at.size:
+                ticks, known = event_times(batch.column(column), self._plan.unit)
+                said[at[known]] = ticks[known]
+        return said
 
     def _warn_of_old_times(self, arrivals: Arrivals) -> None:
         nanos = self._plan.setting.nanos_per_tick

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import (
     NEVER,
-    Arrivals,
     Feedback,
     Float64s,
     Int64s,
@@ -45,6 +44,12 @@ _NO_FEEDBACK = (
     np.empty(0, np.int64),
     np.empty(0, np.float64),
 )
+
+
+def _slack(progress: Int64s, bounds: Int64s) -> Int64s:
+    """Return the slack that arrivals met, without those at which nothing could be released yet."""
+    known = bounds != NEVER
+    return np.maximum(progress[known] - bounds[known], 0)
 
 
 class Operator:
@@ -88,14 +93,15 @@ class Operator:
         codes = taken.seq * 8 + taken.arrivals.input
         newest = np.maximum(np.maximum.accumulate(taken.arrivals.progress), self._newest)
         for part in self._intervals(out, newest):
-            cut = Arrivals._make(array[part] for array in taken.arrivals)
+            cut = taken.arrivals.part(part)
             bounds = np.asarray(self._disorder.bounds(cut), np.int64)
-            self.accounting.hold(cut.progress - bounds)
+            slack = _slack(cut.progress, bounds)
+            self.accounting.hold(slack)
             started = time.perf_counter()
             emitted = self._buffer.push(cut.input, cut.ts, codes[part], bounds)
             self.seconds["kernel"] += time.perf_counter() - started
             if self._interval is not None:
-                self._meter.arrive(cut.progress - bounds)
+                self._meter.arrive(slack)
                 self._meter.release(newest[part][emitted.at] - emitted.ts)
             self._process(out, emitted)
         self._newest = int(newest[-1]) if newest.size else self._newest
@@ -243,7 +249,7 @@ class Operator:
         newest = np.maximum(np.maximum.accumulate(ts), self._on_t)
         self._on_t = int(newest[-1])
         own = np.asarray(self._plan.windows, np.float64)
-        others = (own.sum() - own) / (len(own) - 1)
+        others = (own.sum() - own) / max(1, len(own) - 1)
         which = released.input[part][late]
         share = (others[which] + newest[late] - ts[late]) / np.maximum(own[which] + others[which], 1.0)
         return np.asarray(np.minimum(1.0, share), np.float64)
@@ -261,7 +267,7 @@ class Operator:
                 column for i, store in enumerate(self._stores) for column in store.take(store.locate(rows[:, i]))
             ]
             ts = pa.array(released.ts[probe]).cast(self._plan.time_type)
-            out.results.append(pa.RecordBatch.from_arrays([*columns, ts], schema=self._plan.result_schema))
+            out.results.append(self._plan.result_batch(columns, ts))
         found.clear()
         done = time.perf_counter()
         self.seconds["kernel"] += joined - started

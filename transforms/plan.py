@@ -13,7 +13,7 @@ from slackwater.plugins.contract import DisorderStrategy, JoinStrategy, Setting,
 from slackwater.plugins.manager import OptionError, manager
 from slackwater.plugins.options import Duration
 from slackwater.transforms.condition import Condition
-from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.config import JoinConfig, OperatorConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import ExpressionError
 
@@ -99,6 +99,16 @@ class JoinPlan:
         ]
         return pa.schema([*fields, ts])
 
+    def result_batch(self, columns: list[Any], ts: pa.Array) -> pa.RecordBatch:
+        """Return results as rows: the columns of every input's member, and the results' timestamps."""
+        return pa.RecordBatch.from_arrays([*columns, ts], schema=self.result_schema)
+
+    @property
+    def watermark_columns(self) -> tuple[str, ...] | None:
+        """Column of each input that the disorder strategy reads watermarks from."""
+        given = self.disorder.watermark_columns
+        return given if given is None else _columns(given, self.schemas, "disorder", "watermark")
+
     @property
     def time_type(self) -> pa.DataType:
         """Type of a result's ``ts``: int64, or the finest of the inputs' timestamps."""
@@ -118,12 +128,7 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
         twice = sorted({column for column in schema.names if schema.names.count(column) > 1})
         if twice:
             raise ConfigError(f"input {name!r} has several columns called {twice[0]!r}; rename one", "input")
-    time_columns = _columns(config.time, schemas, "time")
-    arrival = None if config.arrival is None else _columns(config.arrival, schemas, "arrival")
-    if arrival is not None:
-        for name, column in zip(names, arrival, strict=True):
-            _check_arrival(name, column, schemas[name])
-    unit = _time_unit(config, schemas, time_columns)
+    time_columns, arrival, unit = bind_times(config, schemas)
     plan = JoinPlan(
         config=config,
         schemas=dict(schemas),
@@ -131,9 +136,9 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
         arrival_columns=arrival,
         unit=unit,
         windows=_windows(config, names, unit),
-        disorder=_strategy("disorder", config.disorder),
-        join=_strategy("join", config.join),
-        shedding=_strategy("shedding", config.shedding),
+        disorder=bind_disorder(config, schemas),
+        join=make_strategy("join", config.join),
+        shedding=make_strategy("shedding", config.shedding),
     )
     try:
         condition = plan.condition
@@ -153,25 +158,68 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     return plan
 
 
-def _columns(given: str | Mapping[str, str], schemas: Mapping[str, pa.Schema], setting: str) -> tuple[str, ...]:
+def bind_times(
+    config: OperatorConfig, schemas: Mapping[str, pa.Schema]
+) -> tuple[tuple[str, ...], tuple[str, ...] | None, str]:
+    """Return event-time columns, arrival columns and the unit of time; raise ConfigError if they do not fit."""
+    time_columns = _columns(config.time, schemas, "time")
+    arrival = None if config.arrival is None else _columns(config.arrival, schemas, "arrival")
+    if arrival is not None:
+        for name, column in zip(schemas, arrival, strict=True):
+            _check_arrival(name, column, schemas[name])
+    return time_columns, arrival, _time_unit(config, schemas, time_columns)
+
+
+def bind_disorder(config: OperatorConfig, schemas: Mapping[str, pa.Schema]) -> DisorderStrategy:
+    """Return the disorder strategy; raise ConfigError if the inputs lack what it reads."""
+    strategy: DisorderStrategy = make_strategy("disorder", config.disorder)
+    if strategy.reads_clock and config.arrival is None:
+        raise ConfigError(
+            f"strategy {strategy.name!r} needs times of arrival; name their column with arrival", "disorder"
+        )
+    if strategy.watermark_columns is not None:
+        where = ("disorder", "watermark")
+        times = _columns(config.time, schemas, "time")
+        columns = _columns(strategy.watermark_columns, schemas, *where)
+        for (name, schema), time, column in zip(schemas.items(), times, columns, strict=True):
+            kind, wanted = (_kind(schema.field(c).type) for c in (column, time))
+            if kind is None or {kind, wanted} == {"integer", "timestamp"}:
+                raise ConfigError(
+                    f"column {column!r} of input {name!r} must be of the same kind as its time {time!r}, "
+                    f"{schema.field(time).type}, got {schema.field(column).type}",
+                    *where,
+                )
+    return strategy
+
+
+def _kind(type_: pa.DataType) -> str | None:
+    """What a column of times is made of; text and empty columns may hold any."""
+    if pa.types.is_null(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return "any"
+    if pa.types.is_integer(type_):
+        return "integer"
+    return "timestamp" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else None
+
+
+def _columns(given: str | Mapping[str, str], schemas: Mapping[str, pa.Schema], *setting: str) -> tuple[str, ...]:
     if not isinstance(given, str):
-        _same_inputs(given, tuple(schemas), setting)
+        _same_inputs(given, tuple(schemas), *setting)
     columns = tuple(given if isinstance(given, str) else given[name] for name in schemas)
     for (name, schema), column in zip(schemas.items(), columns, strict=True):
         if column not in schema.names:
             raise ConfigError(
-                f"input {name!r} has no column {column!r}; it has {', '.join(schema.names)}", setting
+                f"input {name!r} has no column {column!r}; it has {', '.join(schema.names)}", *setting
             )
     return columns
 
 
-def _same_inputs(given: Mapping[str, Any], names: Sequence[str], setting: str) -> None:
+def _same_inputs(given: Mapping[str, Any], names: Sequence[str], *setting: str) -> None:
     for name in names:
         if name not in given:
-            raise ConfigError(f"says nothing of input {name!r}; add it", setting)
+            raise ConfigError(f"says nothing of input {name!r}; add it", *setting)
     for name in given:
         if name not in names:
-            raise ConfigError(f"names no input; the inputs are {', '.join(names)}", setting, name)
+            raise ConfigError(f"names no input; the inputs are {', '.join(names)}", *setting, name)
 
 
 def _check_arrival(name: str, column: str, schema: pa.Schema) -> None:
@@ -180,7 +228,7 @@ def _check_arrival(name: str, column: str, schema: pa.Schema) -> None:
         raise ConfigError(f"column {column!r} of input {name!r} must be an integer, got {type_}", "arrival")
 
 
-def _time_unit(config: JoinConfig, schemas: Mapping[str, pa.Schema], columns: Sequence[str]) -> str:
+def _time_unit(config: OperatorConfig, schemas: Mapping[str, pa.Schema], columns: Sequence[str]) -> str:
     """Return the finest unit of the inputs' event times, which must all be integers or all be times."""
     types = {name: s.field(c).type for (name, s), c in zip(schemas.items(), columns, strict=True)}
     kinds: dict[str, str] = {}
@@ -236,7 +284,8 @@ def _windows(config: JoinConfig, names: Sequence[str], unit: str) -> tuple[int, 
     return tuple(ticks)
 
 
-def _strategy(stage: str, options: Mapping[str, Any]) -> Any:
+def make_strategy(stage: str, options: Mapping[str, Any]) -> Any:
+    """Return the strategy that settings describe; raise ConfigError naming the option at fault."""
     try:
         return manager().create(stage, options)
     except OptionError as error:

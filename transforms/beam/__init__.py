@@ -18,6 +18,7 @@ a provider of type python, a transform called ``joined`` is read as ``joined``, 
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
 from slackwater.transforms.beam.join import ArrowJoin
 from slackwater.transforms.beam.outputs import JoinOutputs
+from slackwater.transforms.beam.reorder import Reorder
 from slackwater.transforms.beam.sliding_window_join import SlidingWindowJoin
 
-__all__ = ["ArrowBatchCoder", "ArrowJoin", "JoinOutputs", "SlidingWindowJoin"]
+__all__ = ["ArrowBatchCoder", "ArrowJoin", "JoinOutputs", "Reorder", "SlidingWindowJoin"]

@@ -16,9 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slackwater.transforms.spark.join import JoinOutputs, sliding_window_join
+    from slackwater.transforms.spark.join import JoinOutputs, reorder, sliding_window_join
 
-__all__ = ["JoinOutputs", "sliding_window_join"]
+__all__ = ["JoinOutputs", "reorder", "sliding_window_join"]
 
 
 def __getattr__(name: str) -> Any:

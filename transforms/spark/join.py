@@ -15,9 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
-from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.config import JoinConfig, ReorderConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
+from slackwater.transforms.reordering import INPUT, bind_reorder
 from slackwater.transforms.spark.packing import (
     LATE,
     METRICS,
@@ -93,7 +94,29 @@ def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> Jo
     kinds = {frame.isStreaming for frame in streams.values()}
     if len(kinds) > 1:
         raise ConfigError("some inputs are streaming and some are batch DataFrames; make them alike", "input")
-    plan = bind(JoinConfig.read(dict(settings)), {name: _arrow(f.schema) for name, f in streams.items()})
+    schemas = {name: _arrow(frame.schema) for name, frame in streams.items()}
+    return _apply(bind(JoinConfig.read(dict(settings)), schemas), streams)
+
+
+def reorder(rows: DataFrame, **settings: Any) -> JoinOutputs:
+    """Put rows in order of event time; those that come too late for it are in ``late``.
+
+    Streaming and batch as in ``sliding_window_join``. The rows of ``results`` are in order as they leave the
+    stateful step; what Spark does with them afterwards may not keep it.
+
+    Args:
+        rows: the input.
+        settings: as in a template's ``Reorder``: ``time``, ``arrival``, ``disorder``, ….
+
+    Raises:
+        ConfigError: A setting is wrong or does not fit the columns.
+    """
+    plan = bind_reorder(ReorderConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
+    return _apply(plan, {INPUT: rows})
+
+
+def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
+    """Pack the inputs by shard, run the shards, and take their outputs apart."""
     partitions = int(next(iter(streams.values())).sparkSession.conf.get("spark.sql.shuffle.partitions"))
     keys = shard_keys(plan.config.shards, partitions)
     packed = [
