@@ -6,11 +6,15 @@ from slackwater.plugins.hookspecs import hookimpl
 
 @hookimpl
 def slackwater_disorder_strategies() -> list[type[DisorderStrategy]]:
+    from slackwater.plugins.disorder.drop_ratio import DropRatio
+    from slackwater.plugins.disorder.external import ExternalWatermarks
     from slackwater.plugins.disorder.fixed import FixedSlack
+    from slackwater.plugins.disorder.heartbeat import HeartbeatSlack
     from slackwater.plugins.disorder.max import MaxSlack
     from slackwater.plugins.disorder.none import NoSlack
+    from slackwater.plugins.disorder.quality_driven import QualityDriven
 
-    return [NoSlack, FixedSlack, MaxSlack]
+    return [NoSlack, FixedSlack, MaxSlack, QualityDriven, DropRatio, HeartbeatSlack, ExternalWatermarks]
 
 
 @hookimpl

@@ -105,11 +105,12 @@ def sample_arrivals(n: int = 300, m: int = 2) -> Arrivals:
     for k in range(n):
         newest[inputs[k]] = max(newest[inputs[k]], ts[k])
         progress[k], frontier[k] = newest[inputs[k]], newest.min()
-    return Arrivals(inputs, ts, np.arange(n), progress, progress - ts, frontier)
+    watermark = np.where(np.arange(n) % 5 == 0, progress - 10, NEVER)
+    return Arrivals(inputs, ts, np.arange(n), progress, progress - ts, frontier, watermark)
 
 
 def _part(arrivals: Arrivals, start: int, stop: int) -> Arrivals:
-    arrays: Any = (array[start:stop].copy() for array in arrivals)
+    arrays: Any = (array if array is None else array.copy() for array in arrivals.part(slice(start, stop)))
     return Arrivals(*arrays)
 
 

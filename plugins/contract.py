@@ -61,6 +61,9 @@ class Arrivals(NamedTuple):
     """Smallest progress over all inputs, or NEVER until each has been seen."""
     watermark: Int64s | None = None
     """What the strategy's ``watermark_columns`` say, NEVER where they say nothing; None if it names none."""
+    cells: Int64s | None = None
+    """The columns the condition reads, as in ``Released``; None unless the logic has ``needs_cells = True``."""
+    nulls: UInt64s | None = None
 
     def part(self, which: slice | Bools) -> Arrivals:
         """Return some of the arrivals, in the same order."""

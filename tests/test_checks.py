@@ -14,7 +14,12 @@ from slackwater.plugins.disorder.max import MaxSlack
 from slackwater.plugins.join.mswj import SlidingWindowJoinStrategy
 from slackwater.plugins.manager import manager
 
-NEEDED = {"fixed": {"slack": "3ms"}}
+NEEDED = {
+    "drop_ratio": {"drop_ratio": 0.05},
+    "external": {"watermark": "w"},
+    "fixed": {"slack": "3ms"},
+    "quality_driven": {"recall": 0.9},
+}
 BUILT_IN = [
     p.strategy(**NEEDED.get(p.strategy.name, {})) for p in manager().strategies() if p.plugin == "builtin"
 ]

@@ -184,7 +184,7 @@ def test_every_output_has_its_columns_and_every_join_its_plan() -> None:
         (
             "y: fixed",
             "y: fixd",
-            "t.yaml:19: joined.disorder: no strategy named 'fixd'; installed: fixed, max, none.",
+            "t.yaml:19: joined.disorder: no strategy named 'fixd'; installed: drop_ratio, external, fixed, ",
         ),
         (
             "2s",

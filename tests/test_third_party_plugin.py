@@ -153,5 +153,5 @@ def test_broken_plugins_are_named_and_everything_else_works(site, data, tmp_path
     assert slackwater("check", EXAMPLE / "join.yaml", *arguments, path=[tmp_path, site]).returncode == 0
     without = slackwater("check", EXAMPLE / "join.yaml", *arguments, path=[tmp_path])
     assert without.returncode == 2
-    assert "no strategy named 'percentile'; installed: fixed, max, none." in without.stderr
+    assert "no strategy named 'percentile'; installed: drop_ratio, external, fixed, " in without.stderr
     assert "Plugin 'raises' could not be loaded (raises 2.0: RuntimeError: out of order)." in without.stderr

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import (
     NEVER,
+    Arrivals,
     Feedback,
     Float64s,
     Int64s,
@@ -89,11 +90,11 @@ class Operator:
         for which, reason, ts, arrival, rows in taken.refused:
             self.accounting.refuse(which, reason, rows.num_rows)
             out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, rows))
-        self._store(taken)
-        codes = taken.seq * 8 + taken.arrivals.input
-        newest = np.maximum(np.maximum.accumulate(taken.arrivals.progress), self._newest)
+        arrivals = self._store(taken)
+        codes = taken.seq * 8 + arrivals.input
+        newest = np.maximum(np.maximum.accumulate(arrivals.progress), self._newest)
         for part in self._intervals(out, newest):
-            cut = taken.arrivals.part(part)
+            cut = arrivals.part(part)
             bounds = np.asarray(self._disorder.bounds(cut), np.int64)
             slack = _slack(cut.progress, bounds)
             self.accounting.hold(slack)
@@ -152,14 +153,24 @@ class Operator:
         }
         return {**state, "feedback": list(self._gathered_feedback())} if self._feedback else state
 
-    def _store(self, taken: Taken) -> None:
-        """Keep the accepted rows, with the cells that keys and predicates read."""
+    def _store(self, taken: Taken) -> Arrivals:
+        """Keep the accepted rows, with the cells that keys and predicates read; return the arrivals.
+
+        A disorder strategy that wants to see the cells gets them with the arrivals.
+        """
         arrivals = taken.arrivals
+        if getattr(self._disorder, "needs_cells", False):
+            n = arrivals.ts.size
+            shown = np.zeros((n, self._plan.condition.width), np.int64), np.zeros(n, np.uint64)
+            arrivals = arrivals._replace(cells=shown[0], nulls=shown[1])
         for i, (batch, at) in enumerate(zip(taken.rows, taken.of_input, strict=True)):
             if at.size:
                 cells, nulls = self._encoder.encode(i, batch)
                 known = (taken.seq[at], arrivals.ts[at], arrivals.clock[at], arrivals.delay[at])
                 self._stores[i].append(batch, Beside(*known, np.zeros(at.size, np.bool_), cells, nulls))
+                if arrivals.cells is not None and arrivals.nulls is not None:
+                    arrivals.cells[at], arrivals.nulls[at] = cells, nulls
+        return arrivals
 
     def _intervals(self, out: Outputs, newest: Int64s) -> Iterator[slice]:
         """Cut a chunk before each arrival that moves stream time into the next interval.
@@ -318,9 +329,13 @@ class Operator:
         for i, store in enumerate(self._stores):
             store.keep(np.concatenate([codes[codes & 7 == i] >> 3, held.seq[held.input == i]]))
         if self._encoder.dictionary.size:
+            held_by = [(np.full(len(s), i), s.beside.cells) for i, s in enumerate(self._stores)]
+            if getattr(self._disorder, "needs_cells", False):
+                held_by.append(self._disorder.held_cells())  # type: ignore[attr-defined]
             used = [
-                store.beside.cells[:, c]
-                for i, store in enumerate(self._stores)
+                cells[inputs == i, c]
+                for inputs, cells in held_by
+                for i in range(len(self._stores))
                 for c in self._encoder.text_cells(i)
             ]
             self._encoder.dictionary.forget(np.concatenate(used) if used else np.empty(0, np.int64))

@@ -16,7 +16,7 @@ from slackwater.plugins.contract import Bools, Held, JoinStrategy, Matches, Rele
 from slackwater.plugins.shedding.none import NoShedding
 from slackwater.transforms.config import JoinConfig, ReorderConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import JoinPlan, bind_times, make_strategy
+from slackwater.transforms.plan import JoinPlan, bind_disorder, bind_times
 
 INPUT = "input"
 """Name of the one input, in messages and in the late output."""
@@ -80,7 +80,7 @@ def bind_reorder(config: ReorderConfig, schemas: Mapping[str, pa.Schema]) -> Reo
         arrival_columns=arrival,
         unit=unit,
         windows=(0,),
-        disorder=make_strategy("disorder", config.disorder),
+        disorder=bind_disorder(config, schemas),
         join=PassOn(),
         shedding=NoShedding(),
     )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+
 from slackwater.transforms.errors import SlackwaterError
 
-BENCHES = {"local": "the embedded runner against a per-tuple Python join, with the share of each part"}
+BENCHES = {
+    "local": "the embedded runner against a per-tuple Python join, with the share of each part",
+    "disorder": "slack, recall and latency of disorder strategies against the best constant slack",
+}
 
 
 def run_bench(name: str, *arguments: str) -> None:
@@ -12,6 +17,4 @@ def run_bench(name: str, *arguments: str) -> None:
     if name not in BENCHES:
         known = "; ".join(f"{known}: {purpose}" for known, purpose in BENCHES.items())
         raise SlackwaterError(f"no benchmark named {name!r}; known are {known}")
-    from slackwater.pipelines.bench import local
-
-    local.main(list(arguments))
+    importlib.import_module(f"slackwater.pipelines.bench.{name}").main(list(arguments))

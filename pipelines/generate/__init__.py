@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slackwater.pipelines.generate.flights import FLIGHTS, FLIGHTS_WEATHER
+from slackwater.pipelines.generate.soccer import SOCCER
 from slackwater.pipelines.generate.spec import Dataset, Knob, Query
 from slackwater.pipelines.generate.syn import SYN2, SYN3, SYN4
 from slackwater.pipelines.generate.write import FORMATS, write_counts, write_rows
@@ -19,7 +21,9 @@ from slackwater.pipelines.generate.zipf import ZIPF
 
 __all__ = ["DATASETS", "FORMATS", "Dataset", "GeneratedDataset", "Knob", "Query", "generate"]
 
-DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (SYN2, SYN3, SYN4, ZIPF)}
+DATASETS: dict[str, Dataset] = {
+    dataset.name: dataset for dataset in (SYN2, SYN3, SYN4, SOCCER, FLIGHTS, FLIGHTS_WEATHER, ZIPF)
+}
 
 
 @dataclass(frozen=True)

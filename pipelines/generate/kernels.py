@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from slackwater.pipelines.generate.spec import Int64s
+
+Float64s = NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
@@ -65,3 +68,27 @@ def star(stream: Int64s, ts: Int64s, key: Int64s, reach: int, streams: int) -> I
         if leaf > 0:
             inside[leaf, key[row, leaf - 1]] += 1
     return completed
+
+
+@njit(cache=True, nogil=True)
+def near(ts: Int64s, x: Float64s, y: Float64s, of: Int64s, at: Float64s, high: Float64s, reach: int,
+         square: float, ties: bool) -> Int64s:  # fmt: skip
+    """Return, for each row of one stream, the rows of another stream that are near it and no newer.
+
+    Both streams come by ascending time: ``ts, x, y`` and ``of, at, high``. A pair is near if the square of its
+    distance is at most ``square``, and counts if the other row is at most ``reach`` older; one of the same
+    time counts only with ``ties``. Takes time in proportion to rows times rows in a window.
+    """
+    found = np.zeros(len(ts), np.int64)
+    oldest, newest = 0, 0
+    for row in range(len(ts)):
+        while oldest < len(of) and of[oldest] < ts[row] - reach:
+            oldest += 1
+        while newest < len(of) and (of[newest] < ts[row] or (ties and of[newest] == ts[row])):
+            newest += 1
+        pairs = 0
+        for other in range(oldest, newest):
+            across, along = x[row] - at[other], y[row] - high[other]
+            pairs += across * across + along * along <= square
+        found[row] = pairs
+    return found

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
-Columns = dict[str, Int64s]
-"""Column name to values, in arrival order."""
+Columns = dict[str, NDArray[Any]]
+"""Column name to values (whole numbers, numbers or texts), in arrival order; ``ts`` and ``arrived`` are whole."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,39 @@ def count_star(dataset: str, streams: Sequence[Columns], columns: Sequence[str],
     return _per_second(ts, star(stream, ts, key, window, len(streams)))
 
 
+def count_near(first: Columns, second: Columns, distance: float, window: int) -> Truth:
+    """Count the pairs of rows of two streams that are less than ``distance`` apart.
+
+    Each stream has ``ts`` in ms, ``x`` and ``y``, in any order. Windows are closed at both ends. Takes time in
+    proportion to rows times rows in a window.
+    """
+    from slackwater.pipelines.generate.kernels import near
+
+    one, two = (
+        {name: columns[name][np.argsort(columns["ts"], kind="stable")] for name in ("ts", "x", "y")}
+        for columns in (first, second)
+    )
+    square = largest_square(distance)
+    # A pair of the same time is completed once, by the first stream's row.
+    found = [
+        near(*one.values(), *two.values(), window, square, True),
+        near(*two.values(), *one.values(), window, square, False),
+    ]
+    ts, completed = np.concatenate([one["ts"], two["ts"]]), np.concatenate(found)
+    order = np.argsort(ts, kind="stable")
+    return _per_second(ts[order], completed[order])
+
+
+def largest_square(distance: float) -> float:
+    """Return the largest number whose square root, as computed, is less than ``distance``."""
+    square = distance * distance
+    while math.sqrt(square) < distance:
+        square = math.nextafter(square, math.inf)
+    while math.sqrt(square) >= distance:
+        square = math.nextafter(square, 0)
+    return square
+
+
 def _merged(dataset: str, streams: Sequence[Columns], reach: int) -> tuple[Int64s, Int64s, Int64s]:
     """Return stream number and ts of all rows by ascending ts, and the order that sorts them so."""
     ts = np.concatenate([columns["ts"] for columns in streams])

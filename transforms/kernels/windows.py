@@ -99,7 +99,7 @@ def _expire(slots, groups, table, late_due, late_slot, control, inputs, now):  #
 
 
 @njit(cache=True, nogil=True)
-def _passing(slots, program, first_cell, first, last, which, d, n, search, scratch):  # type: ignore[no-untyped-def]
+def passing(slots, program, first_cell, first, last, which, d, n, search, scratch):  # type: ignore[no-untyped-def]
     """Move those of the ``n`` candidates of step ``d`` that pass the instructions to the front; count them."""
     rows = scratch[0]
     for i in range(search.shape[0] - 1):
@@ -118,7 +118,7 @@ def _passing(slots, program, first_cell, first, last, which, d, n, search, scrat
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _lookup(slots, groups, table, steps, indexes, first_cell, i, d, search):  # type: ignore[no-untyped-def]
+def lookup_group(slots, groups, table, steps, indexes, first_cell, i, d, search):  # type: ignore[no-untyped-def]
     """Return the group to join at step ``d`` given the slots already bound, or NONE."""
     j = steps[i, d, STEP_INPUT]
     x = steps[i, d, STEP_INDEX]
@@ -138,7 +138,7 @@ def _product(slots, groups, table, steps, indexes, first_cell, i, d, search):  #
     """Return how many ways the steps from ``d`` on can be bound, by the sizes of their groups alone."""
     ways = 1
     for step in range(d, steps.shape[1]):
-        g = _lookup(slots, groups, table, steps, indexes, first_cell, i, step, search)
+        g = lookup_group(slots, groups, table, steps, indexes, first_cell, i, step, search)
         if g == NONE:
             return 0
         ways *= groups[g, COUNT]
@@ -179,7 +179,7 @@ def _enumerate(  # type: ignore[no-untyped-def]
             first = steps[i, d, TEST_FROM]
             stop = steps[i, d, TEST_TO]
             if stop > first:
-                n = _passing(slots, program, first_cell, first, stop, j, d, n, search, scratch)
+                n = passing(slots, program, first_cell, first, stop, j, d, n, search, scratch)
             search[d, SIZE] = n
             search[d, AT] = 0
             if d == last:
@@ -201,7 +201,7 @@ def _enumerate(  # type: ignore[no-untyped-def]
             found += _product(slots, groups, table, steps, indexes, first_cell, i, d + 1, search)
             continue
         d += 1
-        g = _lookup(slots, groups, table, steps, indexes, first_cell, i, d, search)
+        g = lookup_group(slots, groups, table, steps, indexes, first_cell, i, d, search)
         search[d, CURSOR] = NONE if g == NONE else groups[g, HEAD]
         search[d, SIZE] = 0
         search[d, AT] = 0
@@ -209,7 +209,7 @@ def _enumerate(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _place(slots, control, first_cell, i, seq, ts, cells, nulls, k):  # type: ignore[no-untyped-def]
+def place_slot(slots, control, first_cell, i, seq, ts, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Write tuple ``k`` to a free slot; it is in no list and no index yet."""
     slot = control[-1, FREE_SLOT]
     control[-1, FREE_SLOT] = slots[slot, AFTER]
@@ -223,12 +223,12 @@ def _place(slots, control, first_cell, i, seq, ts, cells, nulls, k):  # type: ig
 
 
 @njit(cache=True, nogil=True)
-def _qualifies(slots, program, first_cell, first, stop, i, slot, search, scratch):  # type: ignore[no-untyped-def]
+def qualify(slots, program, first_cell, first, stop, i, slot, search, scratch):  # type: ignore[no-untyped-def]
     """Return whether the tuple passes the predicates that speak of its input alone."""
     search[0, CANDIDATES] = slot
     for j in range(search.shape[0] - 1):
         search[j, BOUND] = slot
-    return _passing(slots, program, first_cell, first, stop, i, 0, 1, search, scratch) == 1
+    return passing(slots, program, first_cell, first, stop, i, 0, 1, search, scratch) == 1
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -277,10 +277,10 @@ def step(w, plan, released, start, end, now, search, scratch, out_rows, out_prob
                 _expire(slots, groups, table, late_due, late_slot, control, inputs, now)
             elif ts < now - inputs[i, WINDOW]:
                 continue
-        slot = _place(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
+        slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
         qualifies = True
         if inputs[i, OWN_TO] > inputs[i, OWN_FROM]:
-            qualifies = _qualifies(
+            qualifies = qualify(
                 slots, program, first_cell, inputs[i, OWN_FROM], inputs[i, OWN_TO], i, slot, search, scratch
             )
         if probing and not late:
@@ -293,7 +293,7 @@ def step(w, plan, released, start, end, now, search, scratch, out_rows, out_prob
                 found = 0
                 for j in range(m):
                     search[j, BOUND] = slot
-                g = _lookup(slots, groups, table, steps, indexes, first_cell, i, 0, search)
+                g = lookup_group(slots, groups, table, steps, indexes, first_cell, i, 0, search)
                 if g != NONE and inputs[i, MULTIPLY_FROM] == 0:
                     found = groups[g, COUNT]
                     if m > 2:
