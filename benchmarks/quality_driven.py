@@ -3,7 +3,7 @@
     python benchmarks/quality_driven.py [MINUTES] [DATASET ...]
 
 Prints, for each required recall Γ: the average K, the recall over all results, the share of recall
-measurements that are at least Γ and at least 0.99 Γ (Φ), and the mean time of one adaptation. A measurement is
+measurements that are at least Γ and at least 0.99 Γ (Φ), and the median time of one adaptation. A measurement is
 taken before every adaptation, over the results with timestamps in the last period up to the join's progress;
 those of the first period are left out.
 """
@@ -127,8 +127,10 @@ def measure(
     data: GeneratedDataset, disorder: dict[str, Any], period: int = 60 * SECOND, interval: int = SECOND
 ) -> Measured:
     """Run the data set's query with a disorder setting; period and interval in ms, for the measurements."""
-    schemas = {name: pa.schema([f for f in pq.read_schema(path) if f.name != "arrived"])
-               for name, path in data.files.items()}
+    schemas = {
+        name: pa.schema([f for f in pq.read_schema(path) if f.name != "arrived"])
+        for name, path in data.files.items()
+    }
     settings = {"time": "ts", "window": data.query.duration, "where": data.query.where, "output": "counts"}
     plan = bind(JoinConfig.read({**settings, "disorder": disorder}), schemas)
     log: list[Observation] = []
@@ -160,7 +162,8 @@ def _recalls(log: list[Observation], first: int, produced: Int64s, true: Int64s,
 
 def main() -> None:
     minutes = float(sys.argv[1]) if sys.argv[1:] else 30.0
-    print(f"{'data':5} {'strategy':>15} {'Γ':>5} {'avg K s':>8} {'recall':>7} {'Φ(Γ)':>7} {'Φ(.99Γ)':>8} {'adapt ms':>9}")
+    head = ("data", "strategy", "Γ", "avg K s", "recall", "Φ(Γ)", "Φ(.99Γ)", "adapt ms")
+    print("{:5} {:>15} {:>5} {:>8} {:>7} {:>7} {:>8} {:>9}".format(*head))
     for name in sys.argv[2:] or ["syn3", "syn4"]:
         with tempfile.TemporaryDirectory(prefix="slackwater-") as folder:
             data = generate(name, Path(folder), rows=int(minutes * 6_000))
@@ -171,7 +174,8 @@ def main() -> None:
                 took = np.median([seen.seconds for seen in got.log]) * 1e3
                 print(
                     f"{name:5} {strategy:>15} {recall:5g} {got.average_slack / SECOND:8.2f} {got.recall:7.4f} "
-                    f"{got.fulfilled(recall):7.1%} {got.fulfilled(0.99 * recall):8.1%} {took:9.3f}", flush=True
+                    f"{got.fulfilled(recall):7.1%} {got.fulfilled(0.99 * recall):8.1%} {took:9.3f}",
+                    flush=True,
                 )
 
 

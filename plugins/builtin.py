@@ -13,8 +13,18 @@ def slackwater_disorder_strategies() -> list[type[DisorderStrategy]]:
     from slackwater.plugins.disorder.max import MaxSlack
     from slackwater.plugins.disorder.none import NoSlack
     from slackwater.plugins.disorder.quality_driven import QualityDriven
+    from slackwater.plugins.disorder.result_slack import ResultSlack
 
-    return [NoSlack, FixedSlack, MaxSlack, QualityDriven, DropRatio, HeartbeatSlack, ExternalWatermarks]
+    return [
+        NoSlack,
+        FixedSlack,
+        MaxSlack,
+        ResultSlack,
+        QualityDriven,
+        DropRatio,
+        HeartbeatSlack,
+        ExternalWatermarks,
+    ]
 
 
 @hookimpl

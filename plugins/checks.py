@@ -106,7 +106,8 @@ def sample_arrivals(n: int = 300, m: int = 2) -> Arrivals:
         newest[inputs[k]] = max(newest[inputs[k]], ts[k])
         progress[k], frontier[k] = newest[inputs[k]], newest.min()
     watermark = np.where(np.arange(n) % 5 == 0, progress - 10, NEVER)
-    return Arrivals(inputs, ts, np.arange(n), progress, progress - ts, frontier, watermark)
+    cells, nulls = rng.integers(0, 5, (n, 1)), np.zeros(n, np.uint64)
+    return Arrivals(inputs, ts, np.arange(n), progress, progress - ts, frontier, watermark, cells, nulls)
 
 
 def _part(arrivals: Arrivals, start: int, stop: int) -> Arrivals:

@@ -12,7 +12,7 @@ from slackwater.pipelines.graph import ARRIVAL, Create, Filter, MapToFields, Nod
 from slackwater.pipelines.template import TemplateError, read_template
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.plan import LATE_SCHEMA
+from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA
 
 SCHEMAS = {
     "Orders": pa.schema([("id", pa.int64()), ("ts", pa.int64())]),
@@ -156,7 +156,7 @@ def test_every_output_has_its_columns_and_every_join_its_plan() -> None:
         "ts",
     ]
     assert assembly.schemas[Port("joined", "late")] == LATE_SCHEMA
-    assert assembly.schemas[Port("joined", "metrics")].names == ["json"]
+    assert assembly.schemas[Port("joined", "metrics")] == METRICS_SCHEMA
     assert assembly.plans["joined"].windows == (5000, 5000)
     assert assembly.input_schema(assembly.pipeline.node("WriteToJson@22")) == assembly.schemas[Port("joined")]
 
@@ -215,7 +215,7 @@ def test_negative_window_and_unknown_setting_need_no_data() -> None:
         "t.yaml:17: joined.window: must be a duration such as 250ms, 5s, 1m, 2h or 1d, got '-5s'"
     )
     assert fault(JOIN.replace("time:", "tme:"), **VARIABLES).startswith(
-        "t.yaml:16: joined.tme: is not a setting; known settings: time, window, time_unit"
+        "t.yaml:16: joined.tme: is not a setting; known settings: time, time_unit, arrival"
     )
 
 

@@ -57,13 +57,10 @@ class QualityDrivenLogic:
         self._slack = int(steps) * self._step
 
     def report(self) -> dict[str, float]:
-        """The slack in ticks, and what the last adaptation required, expects and saw."""
-        return {
-            "slack": float(self._slack),
-            "required_recall": self._required,
-            "recall": min(1.0, self._expected),
-            "true": self._true,
-        }
+        """The slack in ticks, and what the last adaptation required, expects and saw; nothing expected yet at
+        first."""
+        said = {"slack": float(self._slack), "required_recall": self._required, "true": self._true}
+        return said if np.isnan(self._expected) else {**said, "recall": min(1.0, self._expected)}
 
     def snapshot(self) -> Snapshot:
         return {

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from slackwater.plugins.contract import NEVER, Arrivals, Feedback, Float64s, Int64s, Released, Setting, Snapshot
+from slackwater.plugins.contract import (
+    NEVER,
+    Arrivals,
+    Feedback,
+    Float64s,
+    Held,
+    Int64s,
+    Released,
+    Setting,
+    Snapshot,
+)
 from slackwater.plugins.join.mswj_logic import RUN, SlidingWindowJoinLogic
 from slackwater.transforms.kernels import needed_slack as kernel
 
@@ -22,7 +32,7 @@ LOOKUPS_PER_INTERVAL: Final = 1000
 """Arrivals that are looked up in an interval, about; others are only kept."""
 HISTORY_PERIODS: Final = 30
 """Periods whose needs decide on K."""
-LEVEL: Final = 0.995
+LEVEL: Final = 0.9925
 """The recall that a period is asked for, as a share of the recall that is wanted: fulfilment is judged at
 0.99 of it."""
 PERIODS_MET: Final = 0.98
@@ -44,8 +54,8 @@ class Learner(SlidingWindowJoinLogic):
         super().__init__(setting._replace(counts_only=False))
         self._turn = int(snapshot["turn"]) if snapshot else 0
         if snapshot:
-            held = [snapshot[name] for name in ("input", "seq", "ts", "cells", "nulls")]
-            self._fill(self.held()._make(np.ascontiguousarray(array) for array in held), np.zeros(len(held[0])))
+            held = Held._make(np.ascontiguousarray(snapshot[name]) for name in Held._fields)
+            self._fill(held, np.zeros(len(held.ts), np.bool_))
 
     def learn(
         self, arrivals: Arrivals, limits: tuple[int, int, int], sample: int, first_row: int, interval: int,

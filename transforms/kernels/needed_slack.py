@@ -210,7 +210,7 @@ def learn(  # type: ignore[no-untyped-def]
                 scaled = weight
                 for e in range(d + 1):
                     scaled *= search[e, CURSOR]
-                _record(slots, inputs, search, slot, frontier, interval, first_row, step, scaled, histogram)
+                _record(slots, inputs, search, slot, frontier, interval, first_row, slacks, scaled, histogram)
         control[i, LIVE] += 1
         slots[slot, AFTER] = NONE
         if control[i, LAST] == NONE:
