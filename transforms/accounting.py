@@ -10,6 +10,8 @@ import numpy as np
 from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Snapshot
 
 _MAX_SLACKS = 4096
+_SHARES = 1 << 20
+"""Shares of rows are counted in parts of this, so that sums are exact whatever the chunks."""
 
 
 class Accounting:
@@ -44,7 +46,7 @@ class Accounting:
         """Count rows that never reach the join; those with a time are missed altogether."""
         self.reject(which, reason, n)
         if reason != "bad_record":
-            self.missed[which] += n
+            self.missed[which] += n * _SHARES
 
     def join(self, inputs: Int8s, late: Bools, gone: Float64s, join_size: Int64s) -> None:
         """Count tuples that reached the join, and what they gave.
@@ -60,7 +62,7 @@ class Accounting:
         if late.any():
             too_late = np.bincount(inputs[late], minlength=m)
             total = total - too_late
-            self.missed += np.bincount(inputs[late], weights=gone, minlength=m)
+            self.missed += np.bincount(inputs[late], weights=np.rint(gone * _SHARES), minlength=m)
             for i, n in enumerate(too_late):
                 self.reject(i, "too_late", int(n))
         self.in_order += total
@@ -115,7 +117,7 @@ class Accounting:
         """
         if not self.results:
             return None if self.late else 1.0
-        missed = sum(self.missed[i] * self.results / n for i, n in enumerate(self.in_order) if n)
+        missed = sum(self.missed[i] / _SHARES * self.results / n for i, n in enumerate(self.in_order) if n)
         return float(self.results / (self.results + missed))
 
     def summary(self, nanos_per_tick: int) -> dict[str, Any]:

@@ -22,7 +22,8 @@ class ResultSlack(DisorderStrategy):
     arrival order, against tuples kept for ``horizon`` past their windows; no model of delays, rates or
     selectivities is needed, and any condition and any number of inputs works. K is the smallest that would have
     given nearly all of the recent periods their recall. Results count once the frontier has moved so far past
-    them that no more of the kind are to be expected: the newest ones look better than they are.
+    them that no more of the kind are to be expected: the newest ones look better than they are. Until a first
+    period is complete, rows are held for the largest delay seen.
 
     Memory is bounded by ``memory`` tuples per input; the cost per arrival by sampling.
     """

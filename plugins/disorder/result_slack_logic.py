@@ -58,8 +58,8 @@ class Learner(SlidingWindowJoinLogic):
             self._fill(held, np.zeros(len(held.ts), np.bool_))
 
     def learn(
-        self, arrivals: Arrivals, limits: tuple[int, int, int], sample: int, first_row: int, interval: int,
-        slacks: Int64s, histogram: Float64s,
+        self, arrivals: Arrivals, limits: tuple[int, int, int], samples: tuple[int, ...], first_row: int,
+        interval: int, slacks: Int64s, histogram: Float64s,
     ) -> None:  # fmt: skip
         """Look arrivals up and keep them; see ``kernels.needed_slack`` for what is recorded."""
         data = (arrivals.input, arrivals.ts, arrivals.progress, arrivals.frontier, arrivals.cells, arrivals.nulls)
@@ -67,7 +67,7 @@ class Learner(SlidingWindowJoinLogic):
             end = min(start + RUN, arrivals.ts.size)
             self._reserve(end - start)
             self._turn = kernel.learn(
-                self._w, self._plan, data, start, end, limits, sample, self._turn, first_row, interval, slacks,
+                self._w, self._plan, data, start, end, limits, samples, self._turn, first_row, interval, slacks,
                 self._search, self._scratch, histogram,
             )  # fmt: skip
 
@@ -80,7 +80,11 @@ class Learner(SlidingWindowJoinLogic):
 
 
 class ResultSlackLogic:
-    """Chooses K every interval from the slacks that recent results needed."""
+    """Chooses K every interval from the slacks that recent results needed.
+
+    K is what nearly all periods of the recent past needed, or what the newest one needs if that is more. Until
+    a first period is complete, K is the largest delay seen, up to the horizon.
+    """
 
     needs_cells = True
 
@@ -105,7 +109,8 @@ class ResultSlackLogic:
         self._frontier = int(state.get("frontier", NEVER))
         self._longest = int(state.get("longest", 0))
         self._arrived = int(state.get("arrived", 0))
-        self._sample = int(state.get("sample", 1))
+        self._samples: tuple[int, ...] = tuple(state.get("samples", (1, 1)))
+        self._first_row: int | None = state.get("first_row")
         self._slack = int(state.get("slack", 0))
         self._said: dict[str, float] = dict(state.get("said", {}))
 
@@ -120,23 +125,26 @@ class ResultSlackLogic:
         return arrivals.progress - self._slack
 
     def adapt(self, feedback: Feedback) -> None:
-        self._sample = max(1, self._arrived // LOOKUPS_PER_INTERVAL)
+        self._samples = (
+            max(1, self._arrived // (2 * LOOKUPS_PER_INTERVAL)),
+            max(1, self._arrived // LOOKUPS_PER_INTERVAL),
+        )
         self._arrived = 0
-        if self._newest_row is None:
+        if self._newest_row is None or self._first_row is None:
             return
-        level = LEVEL * self._recall
-        mature = self._maturity()
-        last = (self._frontier - mature) // self._interval - 1
-        oldest = self._newest_row - len(self._histogram) + 1
-        first = max(oldest + self._period - 1, (self._judged or last - 1) + 1)
-        for row in range(max(first, last - self._period), last + 1):
-            need = self._need(row, level)
+        last = (self._frontier - self._maturity()) // self._interval - 1
+        oldest = max(self._first_row, self._newest_row - len(self._histogram) + 1)
+        judged = last - 1 if self._judged is None else self._judged
+        for row in range(max(oldest + self._period - 1, judged + 1), last + 1):
+            need = self._need(row)
             if need is not None:
                 self._needs.append(need)
-        self._judged = max(last, self._judged or last)
+        self._judged = max(last, judged)
         del self._needs[: -HISTORY_PERIODS * self._period]
         if self._needs:
-            self._slack = int(np.quantile(self._needs, PERIODS_MET, method="higher"))
+            usual = int(np.quantile(self._needs, PERIODS_MET, method="higher"))
+            now = self._need(self._frontier // self._interval)
+            self._slack = max(usual, int(self._needs[-1]), int(now or 0))
         self._report(last)
 
     def report(self) -> dict[str, float]:
@@ -158,7 +166,8 @@ class ResultSlackLogic:
             "frontier": self._frontier,
             "longest": self._longest,
             "arrived": self._arrived,
-            "sample": self._sample,
+            "samples": list(self._samples),
+            "first_row": self._first_row,
             "slack": self._slack,
             "said": self._said,
         }
@@ -168,10 +177,12 @@ class ResultSlackLogic:
         frontier = int(arrivals.frontier[-1])
         if frontier != NEVER:
             self._frontier = frontier
+            if self._first_row is None:
+                self._first_row = frontier // self._interval + 1
             self._make_rows((frontier + self._window) // self._interval + 1)
         first_row = 0 if self._newest_row is None else self._newest_row - len(self._histogram) + 1
         self._learner.learn(
-            arrivals, self._limits, self._sample, first_row, self._interval, self._slacks, self._histogram
+            arrivals, self._limits, self._samples, first_row, self._interval, self._slacks, self._histogram
         )
 
     def _make_rows(self, newest: int) -> None:
@@ -185,8 +196,9 @@ class ResultSlackLogic:
         """Sum of the ``n`` rows that end with ``last``."""
         return np.asarray(self._histogram[np.arange(last - n + 1, last + 1) % len(self._histogram)].sum(axis=0))
 
-    def _need(self, last: int, level: float) -> float | None:
+    def _need(self, last: int) -> float | None:
         """Slack that gives the period that ends with interval ``last`` its recall; None if it had no results."""
+        level = LEVEL * self._recall
         summed = np.cumsum(self._rows(last, self._period))
         if summed[-1] <= 0:
             return None

@@ -5,7 +5,7 @@ not passed the result's timestamp: it needs ``max(0, frontier at that arrival - 
 looked up once against the tuples that arrived before it, kept for a horizon past their windows, and every
 combination found adds its weight to a histogram: a row per interval of result time, a column per slack.
 
-Groups larger than ``limit`` are sampled systematically, and only every ``sample``-th arrival is looked up; both
+Groups larger than ``limit`` are sampled systematically, and only a part of the arrivals is looked up; both
 go into the weight, so the histogram estimates all results at a bounded cost per arrival. SEQ of a slot holds
 the progress of its input when it arrived.
 """
@@ -54,8 +54,6 @@ from slackwater.transforms.kernels.windows import (
 )
 
 NEVER = np.iinfo(np.int64).min
-IN_ORDER = 8
-"""An arrival that is not behind the frontier needs no slack, whatever it joins: fewer of these are looked up."""
 
 
 @njit(cache=True, nogil=True)
@@ -123,13 +121,14 @@ def _record(slots, inputs, search, slot, frontier, interval, first_row, slacks, 
 
 @njit(cache=True, nogil=True)
 def learn(  # type: ignore[no-untyped-def]
-    w, plan, arrivals, start, end, limits, sample, turn, first_row, interval, slacks, search, scratch, histogram
+    w, plan, arrivals, start, end, limits, samples, turn, first_row, interval, slacks, search, scratch, histogram
 ):
     """Take arrivals ``start`` to ``end``; return the turn, which counts all arrivals ever taken.
 
     ``limits`` are how long tuples are kept past their windows, how many of each input at most, and how many
     candidates a lookup takes of each group. ``slacks`` are the columns of the histogram: the first one that is
-    not below the need of a result is its column.
+    not below the need of a result is its column. One of ``samples[0]`` arrivals behind the frontier is looked up,
+    and one of ``samples[1]`` others: these need no slack, whatever they join.
     """
     horizon, memory, limit = limits
     arrival_input, arrival_ts, progress, frontiers, cells, nulls = arrivals
@@ -168,7 +167,7 @@ def learn(  # type: ignore[no-untyped-def]
                 slots, program, first_cell, inputs[i, OWN_FROM], inputs[i, OWN_TO], i, slot, search, scratch
             )
         turn += 1
-        every = sample if ts < frontier else IN_ORDER * sample
+        every = samples[0] if ts < frontier else samples[1]
         if fits and frontier != NEVER and turn % every == 0:
             for j in range(m):
                 search[j, BOUND] = slot
