@@ -1,14 +1,16 @@
-"""Makes the helpers in this folder importable and sets how hard the property tests try."""
+"""Makes the helpers in this folder importable, sets how hard property tests try, and holds the Spark session."""
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from spark_session import spark  # noqa: F401
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile("quick", max_examples=60, deadline=None, derandomize=True, suppress_health_check=_QUIET)
@@ -32,3 +34,13 @@ def _forget_stale_kernels() -> None:
 
 
 _forget_stale_kernels()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One session for the whole test run, as the Spark runner itself would start it."""
+    from slackwater.transforms.spark.session import start_session
+
+    session = start_session(app="slackwater tests")
+    yield session
+    session.stop()

@@ -16,7 +16,6 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from spark_session import spark  # noqa: F401
 
 from slackwater.pipelines import run_spark
 from slackwater.pipelines.graph import Create, Read
@@ -269,7 +268,7 @@ def test_no_java_is_said_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path
 # On Spark.
 
 
-def run(spark: Any, transforms: list[dict[str, Any]], **options: Any) -> dict[str, Any]:  # noqa: F811
+def run(spark: Any, transforms: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
     text = json.dumps({"pipeline": {"transforms": transforms}})
     return run_spark.run(read_template_text("test", text), session=spark, **options)
 
@@ -287,14 +286,14 @@ def sink(name: str, source: str, path: Path, format: str = "Parquet") -> dict[st
 
 
 @pytest.mark.spark
-def test_hash_is_that_of_spark(spark: Any) -> None:  # noqa: F811
+def test_hash_is_that_of_spark(spark: Any) -> None:
     values = [0, 1, 2, 77, 1 << 30]
     frame = spark.createDataFrame([(v,) for v in values], "x int").selectExpr("hash(x)")
     assert [row[0] for row in frame.collect()] == [_spark_hash(v) for v in values]
 
 
 @pytest.mark.spark
-def test_results_late_rows_and_accounts_equal_those_of_the_operator(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_results_late_rows_and_accounts_equal_those_of_the_operator(spark: Any, tmp_path: Path) -> None:
     """Two joins and a plain copy in one template: two- and four-way, shards, several micro-batches."""
     tables = [stream(i, sorted_by_arrival=i != 1) for i in range(4)]
     paths = write(tmp_path, tables)
@@ -333,7 +332,7 @@ def test_results_late_rows_and_accounts_equal_those_of_the_operator(spark: Any, 
 
 
 @pytest.mark.spark
-def test_filters_maps_text_files_and_a_join_of_a_join(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_filters_maps_text_files_and_a_join_of_a_join(spark: Any, tmp_path: Path) -> None:
     tables = [stream(i) for i in range(3)]
     for name, table in zip(NAMES, tables[:2], strict=False):
         pa_csv.write_csv(table, tmp_path / f"{name}.csv")
@@ -390,7 +389,7 @@ def test_filters_maps_text_files_and_a_join_of_a_join(spark: Any, tmp_path: Path
 
 
 @pytest.mark.spark
-def test_input_without_rows_gives_files_without_rows(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_input_without_rows_gives_files_without_rows(spark: Any, tmp_path: Path) -> None:
     schema = stream(0).schema
     paths = write(tmp_path, [schema.empty_table(), stream(1)])
     summary = run(
@@ -409,7 +408,7 @@ def test_input_without_rows_gives_files_without_rows(spark: Any, tmp_path: Path)
 
 
 @pytest.mark.spark
-def test_fault_on_a_worker_is_one_clean_message_and_leaves_no_file(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_fault_on_a_worker_is_one_clean_message_and_leaves_no_file(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"ts": 1, "k": 1}\n{"ts": 2, "k": \n')
     (tmp_path / "b.jsonl").write_text('{"ts": 1, "k": 1}\n')
     steps = [
@@ -425,7 +424,7 @@ def test_fault_on_a_worker_is_one_clean_message_and_leaves_no_file(spark: Any, t
 
 
 @pytest.mark.spark
-def test_batch_frames_are_joined_to_the_end(spark: Any) -> None:  # noqa: F811
+def test_batch_frames_are_joined_to_the_end(spark: Any) -> None:
     tables = [stream(i, sorted_by_arrival=i != 1) for i in range(3)]
     frames = {name: spark.createDataFrame(t).repartition(3) for name, t in zip(NAMES, tables, strict=False)}
     case = settings(where=star(3), arrival="arrived", shards=4, window={"a": "80ms", "b": "40ms", "c": "1s"})
@@ -443,7 +442,7 @@ def test_batch_frames_are_joined_to_the_end(spark: Any) -> None:  # noqa: F811
 
 
 @pytest.mark.spark
-def test_streaming_frames_keep_what_is_held_for_newer_rows(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_streaming_frames_keep_what_is_held_for_newer_rows(spark: Any, tmp_path: Path) -> None:
     """Three micro-batches, both outputs from one query; the last rows stay in the reorder buffer."""
     tables = [stream(i) for i in range(2)]
     paths = write(tmp_path, tables, files=3)
@@ -486,7 +485,7 @@ def test_streaming_frames_keep_what_is_held_for_newer_rows(spark: Any, tmp_path:
 
 
 @pytest.mark.spark
-def test_streaming_and_batch_frames_do_not_mix(spark: Any) -> None:  # noqa: F811
+def test_streaming_and_batch_frames_do_not_mix(spark: Any) -> None:
     frames = {"a": spark.range(1), "b": spark.readStream.format("rate").load()}
     with pytest.raises(ConfigError, match="some inputs are streaming and some are batch DataFrames"):
         sliding_window_join(frames, **settings())
