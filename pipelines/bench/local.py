@@ -3,7 +3,7 @@
 Two data sets: about one result for two rows, and about two results a row. Each is joined by the embedded runner
 (after a warm-up that loads compiled kernels from the cache) and, on a prefix, by a per-tuple Python join that
 does the same work; the ratio of their rates is what counts. The parts of the run overlap, so their shares are
-of busy time, not of elapsed time.
+of busy time, not of elapsed time. Then the strategies that adapt, every 20,000 rows, against ``fixed``.
 """
 
 from __future__ import annotations
@@ -11,18 +11,28 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from slackwater.pipelines.generate import generate
+from slackwater.pipelines.graph import Node
 from slackwater.pipelines.local import run
 from slackwater.pipelines.template import read_template
+from slackwater.transforms.config import OperatorConfig
 
 DATA_SETS = {"1 result for 2 rows": 1000, "2 results a row": 250}
 """Number of keys at 100 rows/s per stream and windows of 5 s: results per row are 500 / keys."""
 SLACK_MS, WINDOW_MS = 2000, 5000
+ADAPTIVE = {"recall": 0.95, "interval": "100s", "period": "1000s"}
+"""At 200 rows/s over both streams, an adaptation every 20,000 rows."""
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "fixed": {"slack": "2s"},
+    "quality_driven": ADAPTIVE,
+    "result_slack": {**ADAPTIVE, "horizon": "20s"},
+}
 
 
 def main(arguments: list[str]) -> None:
@@ -41,6 +51,7 @@ def main(arguments: list[str]) -> None:
             ours = min((_ours(data, data / "out") for _ in range(options.repeat)), key=lambda s: s["elapsed_s"])
             reference = max(_reference(data, options.reference_rows) for _ in range(options.repeat))
             _print(console, name, ours, reference)
+        _strategies(console, Path(folder) / "1000", options.repeat)
 
 
 def _variables(data: Path, out: Path) -> dict[str, str]:
@@ -58,6 +69,26 @@ def _warm_up(data: Path, folder: Path) -> None:
 
 def _ours(data: Path, out: Path) -> dict[str, Any]:
     return run(read_template("window-join", _variables(data, out)))
+
+
+def _strategies(console: Console, data: Path, repeat: int) -> None:
+    """Print the throughput of strategies that adapt, as a share of ``fixed`` on the same data."""
+    rates: dict[str, float] = {}
+    console.print("[bold]strategies[/bold], adapting every 20,000 rows")
+    for name, options in STRATEGIES.items():
+        pipeline = read_template("window-join", _variables(data, data / "out"))
+        nodes = tuple(_with_disorder(node, {"strategy": name, **options}) for node in pipeline.nodes)
+        runs = [run(replace(pipeline, nodes=nodes)) for _ in range(repeat)]
+        rates[name] = max(summary["rows_per_s"] for summary in runs)
+        share = rates[name] / rates["fixed"]
+        slack = runs[0]["slack_ms"]["mean"]
+        console.print(f"  {name:<15} {rates[name]:>12,.0f} rows/s   {share:>5.2f} of fixed   K {slack:,.0f} ms")
+
+
+def _with_disorder(node: Node, disorder: dict[str, Any]) -> Node:
+    if not isinstance(node.config, OperatorConfig):
+        return node
+    return replace(node, config=node.config.model_copy(update={"disorder": disorder}))
 
 
 def _reference(data: Path, rows: int) -> float:
