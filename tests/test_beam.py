@@ -25,7 +25,7 @@ from slackwater.transforms.beam import ArrowBatchCoder, SlidingWindowJoin
 from slackwater.transforms.beam.shard import chunks, pieces
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import bind
+from slackwater.transforms.plan import METRICS_SCHEMA, bind
 
 pytestmark = pytest.mark.beam
 TestPipeline.__test__ = False
@@ -163,7 +163,8 @@ def test_outputs_have_a_schema() -> None:
     types = {tag: dict(rows.element_type._fields) for tag, rows in joined.items()}
     assert list(types["out"])[-2:] == ["b_at", "ts"] and types["out"]["ts"] is int
     assert types["late"] == {"input": str, "reason": str, "ts": int | None, "arrival": int | None, "row": str}
-    assert types["punctuations"] == types["metrics"] == {"json": str}
+    assert types["punctuations"] == {"json": str}
+    assert list(types["metrics"]) == METRICS_SCHEMA.names and types["metrics"]["slack_ms"] == float | None
 
 
 def test_the_main_output_is_the_one_where_one_is_asked_for() -> None:

@@ -23,7 +23,7 @@ class ResultSlack(DisorderStrategy):
     selectivities is needed, and any condition and any number of inputs works. K is the smallest that would have
     given nearly all of the recent periods their recall. Results count once the frontier has moved so far past
     them that no more of the kind are to be expected: the newest ones look better than they are. Until a first
-    period is complete, rows are held for the largest delay seen.
+    period is complete, K only grows, with what the results so far needed.
 
     Memory is bounded by ``memory`` tuples per input; the cost per arrival by sampling.
     """

@@ -83,7 +83,7 @@ class ResultSlackLogic:
     """Chooses K every interval from the slacks that recent results needed.
 
     K is what nearly all periods of the recent past needed, or what the newest one needs if that is more. Until
-    a first period is complete, K is the largest delay seen, up to the horizon.
+    a first period is complete, K is the largest need so far.
     """
 
     needs_cells = True
@@ -107,7 +107,6 @@ class ResultSlackLogic:
         self._judged: int | None = state.get("judged")
         self._needs: list[float] = list(state.get("needs", []))
         self._frontier = int(state.get("frontier", NEVER))
-        self._longest = int(state.get("longest", 0))
         self._arrived = int(state.get("arrived", 0))
         self._samples: tuple[int, ...] = tuple(state.get("samples", (1, 1)))
         self._first_row: int | None = state.get("first_row")
@@ -117,11 +116,6 @@ class ResultSlackLogic:
     def bounds(self, arrivals: Arrivals) -> Int64s:
         if arrivals.ts.size:
             self._learn(arrivals)
-        if not self._needs:
-            slack = np.maximum(np.maximum.accumulate(arrivals.delay), self._longest)
-            self._longest = int(slack[-1]) if slack.size else self._longest
-            self._slack = min(self._longest, self._horizon)
-            return arrivals.progress - np.minimum(slack, self._horizon)
         return arrivals.progress - self._slack
 
     def adapt(self, feedback: Feedback) -> None:
@@ -141,10 +135,12 @@ class ResultSlackLogic:
                 self._needs.append(need)
         self._judged = max(last, judged)
         del self._needs[: -HISTORY_PERIODS * self._period]
+        now = int(self._need(self._frontier // self._interval) or 0)
         if self._needs:
             usual = int(np.quantile(self._needs, PERIODS_MET, method="higher"))
-            now = self._need(self._frontier // self._interval)
-            self._slack = max(usual, int(self._needs[-1]), int(now or 0))
+            self._slack = max(usual, int(self._needs[-1]), now)
+        else:
+            self._slack = max(self._slack, now)
         self._report(last)
 
     def report(self) -> dict[str, float]:
@@ -164,7 +160,6 @@ class ResultSlackLogic:
             "judged": self._judged,
             "needs": list(self._needs),
             "frontier": self._frontier,
-            "longest": self._longest,
             "arrived": self._arrived,
             "samples": list(self._samples),
             "first_row": self._first_row,
@@ -178,7 +173,8 @@ class ResultSlackLogic:
         if frontier != NEVER:
             self._frontier = frontier
             if self._first_row is None:
-                self._first_row = frontier // self._interval + 1
+                known = arrivals.frontier[arrivals.frontier != NEVER]
+                self._first_row = int(known[0]) // self._interval + 1
             self._make_rows((frontier + self._window) // self._interval + 1)
         first_row = 0 if self._newest_row is None else self._newest_row - len(self._histogram) + 1
         self._learner.learn(
