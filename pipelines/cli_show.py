@@ -136,9 +136,10 @@ def purpose(strategy: type[Strategy]) -> str:
 
 def option_rows(strategy: type[Strategy]) -> Iterable[tuple[str, str, str, str]]:
     """Name, type, default and meaning of every option."""
+    said = strategy.descriptions()
     for name, field in strategy.model_fields.items():
         default = "required" if field.is_required() else f"default {field.get_default(call_default_factory=True)}"
-        yield name, _type_word(field.annotation), default, field.description or ""
+        yield name, _type_word(field.annotation), default, said[name]
 
 
 def _type_word(annotation: Any) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from slackwater.pipelines.expression_text import Language, parse_text
 from slackwater.pipelines.graph import Config, Create, Filter, MapToFields, Read, Write
+from slackwater.plugins.documented import Documented
 from slackwater.transforms.config import JoinConfig, ReorderConfig, config_error
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import Expr, ExpressionError, Lit, Op
@@ -17,10 +18,8 @@ _Model = TypeVar("_Model", bound=BaseModel)
 OutputType = Literal["integer", "number", "string", "boolean"]
 
 
-class Settings(BaseModel):
+class Settings(Documented):
     """Base of all settings: unknown ones are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ReadSettings(Settings):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+
+from slackwater.plugins.documented import Documented
 
 if TYPE_CHECKING:
     from slackwater.plugins.options import Duration
@@ -189,10 +190,9 @@ class SheddingLogic(Protocol):
         """Everything ``build`` needs to go on as if nothing had happened."""
 
 
-class Strategy(BaseModel):
+class Strategy(Documented):
     """Options of a strategy. The first line of the docstring is its purpose in ``slackwater strategies``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     name: ClassVar[str]
     stage: ClassVar[str]
 

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
+from slackwater.plugins.documented import Documented
 from slackwater.plugins.options import Duration
 from slackwater.transforms.errors import ConfigError
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
 
-class GuardConfig(BaseModel):
+class GuardConfig(Documented):
     """Limits on event times; rows beyond them go to the late output instead of the join."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     past: Duration | None = None
     """refuse rows that are older than their input's newest by more than this (reason too_late)"""
     future: Duration | None = None
     """refuse a lone row that is ahead of every input by more than this (reason future_time)"""
 
 
-class OperatorConfig(BaseModel):
+class OperatorConfig(Documented):
     """Settings that every transform has that puts rows in order."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     time: str | dict[str, str]
     """event-time column, one name for all inputs or {input: column}: integer, timestamp or date"""
     time_unit: TimeUnit = "ms"
