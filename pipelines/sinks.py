@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -99,7 +101,10 @@ class _JsonLines:
 
     def write_table(self, table: pa.Table) -> None:
         for batch in table.combine_chunks().to_batches():
-            self._out.write("\n".join(rows_to_json(batch).to_pylist()).encode() + b"\n")
+            lines = pc.binary_join_element_wise(rows_to_json(batch), "", "\n").cast(pa.large_binary())
+            _, offsets, text = lines.buffers()
+            first, last = np.frombuffer(offsets, np.int64)[[lines.offset, lines.offset + len(lines)]]
+            self._out.write(memoryview(text)[first:last])
 
     def close(self) -> None:
         self._out.close()

@@ -67,20 +67,20 @@ def test_pairs_at_the_very_distance_or_the_very_window_are_told_apart() -> None:
 
 
 def test_soccer_has_the_delays_of_the_paper() -> None:
-    streams = streams_of("soccer", 100_000)
+    streams = streams_of("soccer", 120_000)
     for columns, longest in zip(streams.values(), (22_000, 26_000), strict=True):
         delay = columns["arrived"] - columns["ts"]
         assert delay.min() == 0
-        assert 0.8 * longest < delay.max() <= longest
+        assert delay.max() == longest
         assert (np.diff(columns["arrived"]) >= 0).all()
         assert np.mean(delay == 0) == pytest.approx(0.48, abs=0.02)
-        assert np.mean(delay > 1000) < 0.01
+        assert np.mean(delay > 1000) < 0.001
         assert np.quantile(delays(columns), 0.95) < 400
-    assert columns["ts"].max() - columns["ts"].min() == pytest.approx(100_000 / 450_000 * 23 * MINUTE, rel=0.01)
+    assert columns["ts"].max() - columns["ts"].min() == pytest.approx(120_000 / 450_000 * 23 * MINUTE, rel=0.01)
 
 
 def test_a_burst_holds_back_a_whole_stretch_by_the_same_time() -> None:
-    columns = streams_of("soccer", 60_000, delayed=0)["s1"]
+    columns = streams_of("soccer", 60_000, delayed=0, burst_every=15_000)["s1"]
     order = np.argsort(columns["ts"], kind="stable")
     delay = (columns["arrived"] - columns["ts"])[order]
     changes = np.flatnonzero(np.diff(delay))

@@ -105,9 +105,9 @@ class Accounting:
         part.results = self.results - before.results
         return part
 
-    def copy(self) -> Accounting:
-        """Return an account that goes its own way."""
-        return Accounting(self.inputs, self.snapshot())
+    def mark(self) -> Accounting:
+        """Return an account to subtract later; slack and state are not part of it."""
+        return self - Accounting(self.inputs)
 
     def recall_estimate(self) -> float | None:
         """Produced results over produced and missed ones, or None if there is nothing to go by.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-_ESCAPED = r'[\x00-\x1f"\\\x7f]'
 
 
 def rows_to_json(batch: pa.RecordBatch) -> pa.Array:
@@ -17,7 +16,7 @@ def rows_to_json(batch: pa.RecordBatch) -> pa.Array:
         return pa.array([], pa.string())
     parts: list[Any] = []
     for k, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
-        prefix = ("{" if k == 0 else ", ") + json.dumps(name) + ": "
+        prefix = ("{" if k == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": "
         parts += [prefix, pc.fill_null(_values(column), "null")]
     if not parts:
         return pa.array(["{}"] * batch.num_rows)
@@ -38,16 +37,28 @@ def _values(column: pa.Array) -> pa.Array:
     if pa.types.is_null(type_):
         return pa.nulls(len(column), pa.string())
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        return _quoted(column.cast(pa.string()))
+        return _quoted(column)
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_) or pa.types.is_time(type_):
         return _quoted(column.cast(pa.string()))
-    return pa.array([None if v is None else json.dumps(_plain(v)) for v in column.to_pylist()], pa.string())
+    return pa.array(
+        [None if v is None else json.dumps(_plain(v), ensure_ascii=False) for v in column.to_pylist()],
+        pa.string(),
+    )
 
 
 def _quoted(column: pa.Array) -> pa.Array:
-    if pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
-        return pa.array([None if v is None else json.dumps(v) for v in column.to_pylist()], pa.string())
-    return pc.binary_join_element_wise('"', column, '"', "")
+    from slackwater.transforms.kernels import quoting
+
+    column = column.cast(pa.large_string())
+    _, offsets_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
+    ends = np.zeros(len(column) + 1, np.int64)
+    out = np.empty(quoting.quoted_size(offsets, data), np.uint8)
+    quoting.quote(offsets, data, ends, out)
+    quoted = pa.LargeStringArray.from_buffers(len(column), pa.py_buffer(ends), pa.py_buffer(out))
+    quoted = pc.if_else(column.is_valid(), quoted, None) if column.null_count else quoted
+    return quoted.cast(pa.string())
 
 
 def _plain(value: Any) -> Any:

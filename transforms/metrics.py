@@ -43,7 +43,7 @@ class Meter:
             said: what the disorder strategy reports of itself, if anything.
         """
         part = account - self._before
-        self._before = account.copy()
+        self._before = account.mark()
         recall = said.get("recall", part.recall_estimate())
         true = said.get("true", part.results / recall if recall else None)
         row: dict[str, Any] = {
@@ -58,7 +58,8 @@ class Meter:
             "latency_ms": self._mean(self._latency, self._tuples),
         }
         self._slack, self._arrivals, self._latency, self._tuples = 0.0, 0, 0.0, 0
-        return pa.RecordBatch.from_pylist([row], schema=METRICS_SCHEMA)
+        columns = [pa.array([row[field.name]], field.type) for field in METRICS_SCHEMA]
+        return pa.RecordBatch.from_arrays(columns, schema=METRICS_SCHEMA)
 
     def snapshot(self) -> Snapshot:
         sums = [self._slack, self._arrivals, self._latency, self._tuples]

@@ -29,14 +29,23 @@ GROWTH: Final = 1.02
 CANDIDATES: Final = {2: 64, 3: 16, 4: 8}
 """Tuples of each group that a lookup takes, by the number of inputs; 4 for more inputs."""
 LOOKUPS_PER_INTERVAL: Final = 1000
-"""Arrivals that are looked up in an interval, about; others are only kept."""
-HISTORY_PERIODS: Final = 30
+"""Arrivals that are looked up in an interval, about."""
+KEPT_PER_INTERVAL: Final = 2500
+"""Arrivals of each input that are kept in an interval, at least, if there are as many."""
+HISTORY_PERIODS: Final = 120
 """Periods whose needs decide on K."""
-LEVEL: Final = 0.9925
-"""The recall that a period is asked for, as a share of the recall that is wanted: fulfilment is judged at
-0.99 of it."""
-PERIODS_MET: Final = 0.98
-"""Share of the recent periods that K would have met."""
+NEARLY: Final = 0.99
+"""A period is met if it has this share of the recall that is wanted (QDDH's Φ(.99Γ))."""
+MAY_MISS: Final = 0.025
+"""Share of the periods that may be missed."""
+MARGIN, CAUTION = 0.15, 0.2
+"""Shares by which K exceeds what history asks for: always, and once a period more is missed than may be."""
+FIRST_CREDIT, MOST_CREDIT, MOST_DEBT = -0.2, 0.3, 1.0
+"""Periods in the account at first, and at most."""
+CREDIT_LASTS: Final = 2
+"""Periods over which credit is spent."""
+IDLE_SHARE: Final = 0.01
+"""Of the results that may be missed, the share that is given up where it costs slack that gains nothing else."""
 
 
 def slack_steps(granularity: int, horizon: int) -> Int64s:
@@ -53,13 +62,16 @@ class Learner(SlidingWindowJoinLogic):
     def __init__(self, setting: Setting, snapshot: Snapshot | None = None) -> None:
         super().__init__(setting._replace(counts_only=False))
         self._turn = int(snapshot["turn"]) if snapshot else 0
+        self._weights = np.ones(len(self._w.slots))
+        """How many arrivals the tuple of each slot stands for."""
         if snapshot:
             held = Held._make(np.ascontiguousarray(snapshot[name]) for name in Held._fields)
             self._fill(held, np.zeros(len(held.ts), np.bool_))
+            self._weights[self._list()[0]] = snapshot["weights"]
 
     def learn(
         self, arrivals: Arrivals, limits: tuple[int, int, int], samples: tuple[int, ...], first_row: int,
-        interval: int, slacks: Int64s, histogram: Float64s,
+        interval: int, slacks: Int64s, slack: int, histogram: Float64s, met: Float64s,
     ) -> None:  # fmt: skip
         """Look arrivals up and keep them; see ``kernels.needed_slack`` for what is recorded."""
         data = (arrivals.input, arrivals.ts, arrivals.progress, arrivals.frontier, arrivals.cells, arrivals.nulls)
@@ -67,8 +79,8 @@ class Learner(SlidingWindowJoinLogic):
             end = min(start + RUN, arrivals.ts.size)
             self._reserve(end - start)
             self._turn = kernel.learn(
-                self._w, self._plan, data, start, end, limits, samples, self._turn, first_row, interval, slacks,
-                self._search, self._scratch, histogram,
+                self._w, self._plan, self._weights, data, start, end, limits, samples, self._turn, first_row,
+                interval, slacks, slack, self._search, self._scratch, histogram, met,
             )  # fmt: skip
 
     def step(self, released: Released) -> Any:
@@ -76,14 +88,23 @@ class Learner(SlidingWindowJoinLogic):
         raise NotImplementedError
 
     def snapshot(self) -> Snapshot:
-        return {**self.held()._asdict(), "turn": self._turn}
+        return {**self.held()._asdict(), "weights": self._weights[self._list()[0]], "turn": self._turn}
+
+    def _reserve(self, n: int) -> None:
+        super()._reserve(n)
+        grown = len(self._w.slots) - len(self._weights)
+        if grown:
+            self._weights = np.append(self._weights, np.ones(grown))
 
 
 class ResultSlackLogic:
     """Chooses K every interval from the slacks that recent results needed.
 
-    K is what nearly all periods of the recent past needed, or what the newest one needs if that is more. Until
-    a first period is complete, K is the largest need so far.
+    K is what nearly all periods of the recent past needed, or what the newest one needs if that is more, and a
+    margin. How many is "nearly all" is a matter of account: every period that is known to be complete earns the
+    share of periods that may be missed, and costs a whole one if it was missed. Credit is spent by going without
+    the periods that needed most, debt is paid back by keeping to all of them with a larger margin. Until a first
+    period is complete, K is the largest need so far.
     """
 
     needs_cells = True
@@ -99,7 +120,7 @@ class ResultSlackLogic:
         self._limits = (self._horizon, options.memory, CANDIDATES.get(len(setting.inputs), 4))
         self._window = max(setting.windows)
         ahead = -(-self._window // self._interval) + 2
-        rows = self._period + -(-self._horizon // self._interval) + ahead + 2
+        rows = self._period + max(self._period, -(-self._horizon // self._interval)) + ahead + 2
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._learner = Learner(setting, state.get("learner"))
         self._histogram = np.array(state.get("histogram", np.zeros((rows, self._slacks.size))), np.float64)
@@ -108,7 +129,12 @@ class ResultSlackLogic:
         self._needs: list[float] = list(state.get("needs", []))
         self._frontier = int(state.get("frontier", NEVER))
         self._arrived = int(state.get("arrived", 0))
-        self._samples: tuple[int, ...] = tuple(state.get("samples", (1, 1)))
+        self._samples: tuple[int, ...] = tuple(state.get("samples", (1, 1, 1)))
+        self._kept = KEPT_PER_INTERVAL * len(setting.inputs)
+        self._met = np.array(state.get("met", np.zeros(rows)), np.float64)
+        """Weight of the results of each row of the histogram that the slack in force allowed for."""
+        self._credit = float(state.get("credit", FIRST_CREDIT))
+        """Periods that may be missed, more than have been."""
         self._first_row: int | None = state.get("first_row")
         self._slack = int(state.get("slack", 0))
         self._said: dict[str, float] = dict(state.get("said", {}))
@@ -122,6 +148,7 @@ class ResultSlackLogic:
         self._samples = (
             max(1, self._arrived // (2 * LOOKUPS_PER_INTERVAL)),
             max(1, self._arrived // LOOKUPS_PER_INTERVAL),
+            max(1, self._arrived // self._kept),
         )
         self._arrived = 0
         if self._newest_row is None or self._first_row is None:
@@ -133,14 +160,18 @@ class ResultSlackLogic:
             need = self._need(row)
             if need is not None:
                 self._needs.append(need)
+                if row >= self._first_row + 2 * self._period:
+                    self._settle(row)
         self._judged = max(last, judged)
         del self._needs[: -HISTORY_PERIODS * self._period]
         now = int(self._need(self._frontier // self._interval) or 0)
         if self._needs:
-            usual = int(np.quantile(self._needs, PERIODS_MET, method="higher"))
-            self._slack = max(usual, int(self._needs[-1]), now)
+            share = min(1.0, max(0.5, 1 - MAY_MISS - self._credit / CREDIT_LASTS))
+            usual = int(np.quantile(self._needs, share, method="higher"))
+            margin = MARGIN + CAUTION * max(0.0, -self._credit)
+            self._slack = self._spared(int(max(usual, now) * (1 + margin)))
         else:
-            self._slack = max(self._slack, now)
+            self._slack = max(self._slack, int(now * (1 + MARGIN)))
         self._report(last)
 
     def report(self) -> dict[str, float]:
@@ -164,6 +195,8 @@ class ResultSlackLogic:
             "samples": list(self._samples),
             "first_row": self._first_row,
             "slack": self._slack,
+            "met": self._met.copy(),
+            "credit": self._credit,
             "said": self._said,
         }
 
@@ -178,14 +211,15 @@ class ResultSlackLogic:
             self._make_rows((frontier + self._window) // self._interval + 1)
         first_row = 0 if self._newest_row is None else self._newest_row - len(self._histogram) + 1
         self._learner.learn(
-            arrivals, self._limits, self._samples, first_row, self._interval, self._slacks, self._histogram
-        )
+            arrivals, self._limits, self._samples, first_row, self._interval, self._slacks, self._slack,
+            self._histogram, self._met,
+        )  # fmt: skip
 
     def _make_rows(self, newest: int) -> None:
         """Empty the rows of intervals that the frontier has brought into reach."""
         before = newest - len(self._histogram) if self._newest_row is None else self._newest_row
         for row in range(max(before + 1, newest - len(self._histogram) + 1), newest + 1):
-            self._histogram[row % len(self._histogram)] = 0.0
+            self._histogram[row % len(self._histogram)] = self._met[row % len(self._met)] = 0.0
         self._newest_row = max(before, newest)
 
     def _rows(self, last: int, n: int) -> Float64s:
@@ -194,11 +228,30 @@ class ResultSlackLogic:
 
     def _need(self, last: int) -> float | None:
         """Slack that gives the period that ends with interval ``last`` its recall; None if it had no results."""
-        level = LEVEL * self._recall
+        level = NEARLY * self._recall
         summed = np.cumsum(self._rows(last, self._period))
         if summed[-1] <= 0:
             return None
         return float(self._slacks[np.searchsorted(summed, level * summed[-1] * (1 - 1e-12))])
+
+    def _settle(self, last: int) -> None:
+        """Book the period that ends with interval ``last``, which is complete: one of many that overlap."""
+        met = self._met[np.arange(last - self._period + 1, last + 1) % len(self._met)].sum()
+        missed = met < NEARLY * self._recall * self._rows(last, self._period).sum()
+        self._credit += (MAY_MISS - missed) / self._period
+        self._credit = min(MOST_CREDIT, max(-MOST_DEBT, self._credit))
+
+    def _spared(self, slack: int) -> int:
+        """Return the smallest slack that gives as much as ``slack`` in the last two periods, but for a little.
+
+        Delays often come in steps; between two of them a larger slack only costs.
+        """
+        summed = np.cumsum(self._rows(self._frontier // self._interval, 2 * self._period))
+        if summed[-1] <= 0:
+            return slack
+        at = int(np.searchsorted(self._slacks, slack, side="right")) - 1
+        enough = summed[at] - IDLE_SHARE * (1 - self._recall) * summed[-1]
+        return min(slack, int(self._slacks[np.searchsorted(summed, enough * (1 - 1e-12))]))
 
     def _maturity(self) -> int:
         """How far the frontier must be past a result until its kind is complete, but for a tenth of the loss."""

@@ -5,9 +5,10 @@ not passed the result's timestamp: it needs ``max(0, frontier at that arrival - 
 looked up once against the tuples that arrived before it, kept for a horizon past their windows, and every
 combination found adds its weight to a histogram: a row per interval of result time, a column per slack.
 
-Groups larger than ``limit`` are sampled systematically, and only a part of the arrivals is looked up; both
-go into the weight, so the histogram estimates all results at a bounded cost per arrival. SEQ of a slot holds
-the progress of its input when it arrived.
+Only a sample of the arrivals is kept, only a sample is looked up, and of groups larger than ``limit`` only some
+are taken. All of it goes into the weights, so the histogram estimates all results at a bounded cost per interval.
+Samples are drawn by a hash of the arrival's number: the same on every run, and independent of who takes turns
+with whom. SEQ of a slot holds the progress of its input when it arrived.
 """
 
 import numpy as np
@@ -18,6 +19,7 @@ from slackwater.transforms.kernels.predicate import BLOCK
 from slackwater.transforms.kernels.slots import (
     AFTER,
     FIRST,
+    FREE_SLOT,
     GROUP,
     LAST,
     LINKS,
@@ -31,6 +33,7 @@ from slackwater.transforms.kernels.slots import (
     drop_slot,
     index_slot,
 )
+from slackwater.transforms.kernels.strings import mix
 from slackwater.transforms.kernels.windows import (
     AT,
     BOUND,
@@ -103,32 +106,41 @@ def _independent(steps, i, d):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _record(slots, inputs, search, slot, frontier, interval, first_row, slacks, weight, histogram):  # type: ignore[no-untyped-def]
+def _record(  # type: ignore[no-untyped-def]
+    slots, inputs, search, slot, frontier, interval, first_row, slacks, slack, weight, weights, histogram, met
+):
     """Add a combination, complete with ``slot``, to the histogram if its members are within their windows."""
     newest = slots[slot, TS]
     for c in range(inputs.shape[0]):
         newest = max(newest, slots[search[c, BOUND], TS])
     for c in range(inputs.shape[0]):
-        if slots[search[c, BOUND], TS] < newest - inputs[c, WINDOW]:
+        member = search[c, BOUND]
+        if slots[member, TS] < newest - inputs[c, WINDOW]:
             return
+        if member != slot:
+            weight *= weights[member]
     row = newest // interval
     if row < first_row:
         return
     needed = max(0, frontier - newest)
     column = min(np.searchsorted(slacks, needed), slacks.size - 1)
     histogram[row % histogram.shape[0], column] += weight
+    if needed <= slack:
+        met[row % histogram.shape[0]] += weight
 
 
 @njit(cache=True, nogil=True)
 def learn(  # type: ignore[no-untyped-def]
-    w, plan, arrivals, start, end, limits, samples, turn, first_row, interval, slacks, search, scratch, histogram
-):
+    w, plan, weights, arrivals, start, end, limits, samples, turn, first_row, interval, slacks, slack,
+    search, scratch, histogram, met,
+):  # fmt: skip
     """Take arrivals ``start`` to ``end``; return the turn, which counts all arrivals ever taken.
 
     ``limits`` are how long tuples are kept past their windows, how many of each input at most, and how many
     candidates a lookup takes of each group. ``slacks`` are the columns of the histogram: the first one that is
     not below the need of a result is its column. One of ``samples[0]`` arrivals behind the frontier is looked up,
-    and one of ``samples[1]`` others: these need no slack, whatever they join.
+    and one of ``samples[1]`` others: these need no slack, whatever they join. One of ``samples[2]`` is kept, and
+    stands for as many in ``weights``. What the slack in force allows for is added to ``met`` as well.
     """
     horizon, memory, limit = limits
     arrival_input, arrival_ts, progress, frontiers, cells, nulls = arrivals
@@ -137,7 +149,7 @@ def learn(  # type: ignore[no-untyped-def]
     inputs, steps, indexes = borrowed(plan.inputs), borrowed(plan.steps), borrowed(plan.indexes)
     program, first_cell = borrowed(plan.program), plan.first_cell
     search, scratch = borrowed(search), borrowed(scratch)
-    histogram, slacks = borrowed(histogram), borrowed(slacks)
+    histogram, slacks, met, weights = borrowed(histogram), borrowed(slacks), borrowed(met), borrowed(weights)
     m = inputs.shape[0]
     last = steps.shape[1] - 1
     gathered = np.zeros(m, np.bool_)
@@ -145,6 +157,13 @@ def learn(  # type: ignore[no-untyped-def]
         i = arrival_input[k]
         ts = arrival_ts[k]
         frontier = frontiers[k]
+        turn += 1
+        chance = mix(np.uint64(turn))
+        every = samples[0] if ts < frontier else samples[1]
+        looks = frontier != NEVER and (chance >> np.uint64(40)) % np.uint64(every) == 0
+        keeps = (chance & np.uint64(0xFFFFFF)) % np.uint64(samples[2]) == 0
+        if not (looks or keeps):
+            continue
         if frontier != NEVER:
             for j in range(m):
                 old = control[j, FIRST]
@@ -154,7 +173,7 @@ def learn(  # type: ignore[no-untyped-def]
                     old = control[j, FIRST]
                 if old == NONE:
                     control[j, LAST] = NONE
-        if control[i, LIVE] >= memory:
+        if keeps and control[i, LIVE] >= memory:
             old = control[i, FIRST]
             control[i, FIRST] = slots[old, AFTER]
             drop_slot(slots, groups, table, control, inputs[i, INDEXES], old)
@@ -166,9 +185,7 @@ def learn(  # type: ignore[no-untyped-def]
             fits = qualify(
                 slots, program, first_cell, inputs[i, OWN_FROM], inputs[i, OWN_TO], i, slot, search, scratch
             )
-        turn += 1
-        every = samples[0] if ts < frontier else samples[1]
-        if fits and frontier != NEVER and turn % every == 0:
+        if fits and looks:
             for j in range(m):
                 search[j, BOUND] = slot
             weight = float(every)
@@ -184,7 +201,7 @@ def learn(  # type: ignore[no-untyped-def]
                         link = LINKS + 3 * steps[i, d, STEP_INDEX] + PREVIOUS
                         n, stride = _gather(
                             slots, groups[g, TAIL], link, ts - inputs[j, WINDOW], ts + inputs[i, WINDOW],
-                            limit, turn // every + 7 * d, d, search,
+                            limit, np.int64(chance & np.uint64(0xFFFF)) + 7 * d, d, search,
                         )  # fmt: skip
                         if n > 0 and steps[i, d, TEST_TO] > steps[i, d, TEST_FROM]:
                             n = passing(
@@ -209,7 +226,15 @@ def learn(  # type: ignore[no-untyped-def]
                 scaled = weight
                 for e in range(d + 1):
                     scaled *= search[e, CURSOR]
-                _record(slots, inputs, search, slot, frontier, interval, first_row, slacks, scaled, histogram)
+                _record(
+                    slots, inputs, search, slot, frontier, interval, first_row, slacks, slack, scaled,
+                    weights, histogram, met,
+                )  # fmt: skip
+        if not keeps:
+            slots[slot, AFTER] = control[-1, FREE_SLOT]
+            control[-1, FREE_SLOT] = slot
+            continue
+        weights[slot] = samples[2]
         control[i, LIVE] += 1
         slots[slot, AFTER] = NONE
         if control[i, LAST] == NONE:
