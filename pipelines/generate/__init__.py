@@ -13,16 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from slackwater.pipelines.generate.flights import FLIGHTS, FLIGHTS_WEATHER
+from slackwater.pipelines.generate.news import NEWS
+from slackwater.pipelines.generate.nexmark import NEXMARK
+from slackwater.pipelines.generate.punct import PUNCT
 from slackwater.pipelines.generate.soccer import SOCCER
-from slackwater.pipelines.generate.spec import Dataset, Knob, Query
+from slackwater.pipelines.generate.spec import Dataset, Knob, Marks, Query
 from slackwater.pipelines.generate.syn import SYN2, SYN3, SYN4
 from slackwater.pipelines.generate.write import FORMATS, write_counts, write_rows
 from slackwater.pipelines.generate.zipf import ZIPF
 
-__all__ = ["DATASETS", "FORMATS", "Dataset", "GeneratedDataset", "Knob", "Query", "generate"]
+__all__ = ["DATASETS", "FORMATS", "Dataset", "GeneratedDataset", "Knob", "Marks", "Query", "generate"]
 
 DATASETS: dict[str, Dataset] = {
-    dataset.name: dataset for dataset in (SYN2, SYN3, SYN4, SOCCER, FLIGHTS, FLIGHTS_WEATHER, ZIPF)
+    dataset.name: dataset
+    for dataset in (SYN2, SYN3, SYN4, SOCCER, FLIGHTS, FLIGHTS_WEATHER, ZIPF, NEXMARK, PUNCT, NEWS)
 }
 
 
@@ -64,7 +68,7 @@ def generate(
     Args:
         dataset: A name in ``DATASETS``.
         out: The directory to write into.
-        rows: Rows per stream; the data set's own number when left out.
+        rows: Rows per stream, or of the longest one where they differ; the data set's own number when left out.
         seed: Not negative.
         format: ``parquet``, ``csv`` or ``json`` (one object per line, in files ending in ``.jsonl``).
         knobs: Values by knob name; text is read as the knob's type, as on the command line.
@@ -109,6 +113,7 @@ def generate(
         "window": sample.query.duration,
         "closed": sample.query.closed,
         "results": sample.truth.total,
+        **_told(sample.query),
     }
     description = out / "dataset.json"
     description.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
@@ -129,3 +134,13 @@ def generate(
             "where": sample.query.where,
         },
     )
+
+
+def _told(query: Query) -> dict[str, Any]:
+    """Return what a join may know of the rows beforehand, leaving out what does not apply."""
+    told = {
+        "whole": query.whole,
+        "punctuations": [marks._asdict() for marks in query.punctuations],
+        "promises": {promise: list(columns) for promise, columns in query.promises.items()},
+    }
+    return {name: value for name, value in told.items() if value}

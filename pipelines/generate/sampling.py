@@ -49,3 +49,14 @@ def varying_zipf_ranks(
         skew = float(changes.uniform(0.0, max_skew))
         start = stop
     return np.concatenate(pieces)
+
+
+def shuffled_in_groups(rng: Generator, size: int, group: int) -> Int64s:
+    """Return the numbers from 0 to ``size - 1``, those of each ``group`` in turn in random order.
+
+    One uniform draw is spent on each number; so a smaller multiple of the group gives a prefix.
+    """
+    numbers = np.arange(size)
+    if group == 1:
+        return numbers
+    return np.lexsort((rng.random(size), numbers // group))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,28 +23,34 @@ class Knob:
 
     Attributes:
         name: As given on the command line (``--set name=value``).
-        kind: ``int``, ``float``, ``choice``, or ``floats``: as many numbers as ``default`` has.
+        kind: ``int``, ``float``, ``choice``, ``text``, or ``floats``: as many numbers as ``default`` has.
         default: Used when the knob is left out. ``None`` makes the knob optional; the text ``none`` sets it.
         about: What it does, in one sentence, unit included.
         minimum: Smallest value accepted; for ``floats``, of each number.
         maximum: Largest value accepted.
         positive: Whether 0 is refused, for kinds that allow fractions.
         choices: The words that a ``choice`` accepts.
+        form: The regular expression that a whole ``text`` is to match.
+        words: That form in words, as in "must be ...".
     """
 
     name: str
-    kind: Literal["int", "float", "choice", "floats"]
+    kind: Literal["int", "float", "choice", "floats", "text"]
     default: int | float | str | tuple[float, ...] | None
     about: str
     minimum: float = 0
     maximum: float = math.inf
     positive: bool = False
     choices: tuple[str, ...] = ()
+    form: str = ""
+    words: str = ""
 
     def expects(self) -> str:
         """Return the accepted values in words, as used in error messages and listings."""
         if self.kind == "choice":
             return "one of " + ", ".join(self.choices)
+        if self.kind == "text":
+            return self.words
         least = f"{'above' if self.positive else 'at least'} {self.minimum:,}"
         bounds = least if math.isinf(self.maximum) else f"{least} and at most {self.maximum:,}"
         if self.kind == "floats":
@@ -72,6 +80,8 @@ class Knob:
             return None
         if self.kind == "choice":
             return value if value in self.choices else _BAD
+        if self.kind == "text":
+            return value if isinstance(value, str) and re.fullmatch(self.form, value) else _BAD
         if self.kind == "floats":
             parts = value.split(",") if isinstance(value, str) else value
             if not isinstance(parts, (tuple, list)) or not isinstance(self.default, tuple):
@@ -97,6 +107,14 @@ class Knob:
 _BAD = object()
 
 
+class Marks(NamedTuple):
+    """Which rows of a stream are punctuations: each says that no later row of the stream has its key."""
+
+    input: str
+    when: str
+    key: str
+
+
 class Query(NamedTuple):
     """The join whose results are counted, in the words of a template."""
 
@@ -105,6 +123,14 @@ class Query(NamedTuple):
     """In ms, the same on every stream."""
     closed: str = "both"
     """``both``: a row exactly one window older than a result's newest member can be in it; ``right``: not."""
+    whole: bool = False
+    """Whether the window spans all rows, so that results are those of a join without one."""
+    punctuations: tuple[Marks, ...] = ()
+    """Rows that are punctuations; they are in no result."""
+    promises: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """Columns, as ``stream.column``, that are ``unique``, ``clustered`` or ``ordered`` (ascending).
+
+    All three hold in order of event times; a punctuation counts as a row of its cluster."""
 
     @property
     def duration(self) -> str:

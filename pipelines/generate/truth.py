@@ -29,6 +29,8 @@ def count_equal(dataset: str, streams: Sequence[Columns], column: str, window: i
     """
     from slackwater.pipelines.generate.kernels import equal_keys
 
+    if not sum(len(columns["ts"]) for columns in streams):
+        return Truth(np.zeros(0, np.int64), np.zeros(0, np.int64))
     reach = window if closed == "both" else window - 1
     stream, ts, order = _merged(dataset, streams, reach)
     key = np.concatenate([columns[column] for columns in streams])[order]
@@ -103,7 +105,7 @@ def _merged(dataset: str, streams: Sequence[Columns], reach: int) -> tuple[Int64
 def _fullest(ts: Int64s, reach: int) -> int:
     """Return the most rows that one window holds."""
     ts = np.sort(ts, kind="stable")
-    return int((np.arange(1, len(ts) + 1) - np.searchsorted(ts, ts - reach, side="left")).max())
+    return int((np.arange(1, len(ts) + 1) - np.searchsorted(ts, ts - reach, side="left")).max(initial=0))
 
 
 def _per_second(ts: Int64s, completed: Int64s) -> Truth:
