@@ -1,0 +1,164 @@
+"""What a query on Spark reads and what its shards make of it: cuts, marks and snapshots, without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from spark_cases import FIXED, NAMES, ROWS, bound, expected, rows_of, star, stream, write
+
+pytest.importorskip("pyspark")
+
+from slackwater.pipelines.graph import Create, Read
+from slackwater.pipelines.spark_source import Feed, Job, plan_job
+from slackwater.transforms.operator import Operator
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.replay import in_arrival_order
+from slackwater.transforms.spark.packing import (
+    ACCOUNT,
+    LATE,
+    RESULT,
+    Packed,
+    _spark_hash,
+    from_blob,
+    shard_keys,
+)
+from slackwater.transforms.spark.shard import Shard, read_account
+
+
+def replay(job: Job) -> tuple[Counter[Any], Counter[Any], int]:
+    """Run a job as Spark does, every shard written to bytes and read back after each micro-batch."""
+    assert job.plan is not None
+    saved: dict[int, bytes] = {}
+    out: dict[str, list[pa.RecordBatch]] = {RESULT: [], LATE: []}
+    received = 0
+    for tasks in job.pieces():
+        packed = [row for task in reversed(tasks) for batch in job.read(*task) for row in batch.to_pylist()]
+        for key in job.keys:
+            shard = Shard.restore(job.plan, saved[key]) if key in saved else Shard(job.plan)
+            rows = [Packed(r["input"], r["place"], r["blob"]) for r in packed if r["shard"] == key]
+            for kind, blob in shard.take(rows):
+                if kind != ACCOUNT:
+                    out[kind].append(from_blob(blob))
+                elif shard.ended:
+                    received += int(read_account(job.plan, blob)[0].received.sum())
+            saved[key] = shard.snapshot()
+    return rows_of(out[RESULT]), rows_of(out[LATE]), received
+
+
+@pytest.mark.parametrize(
+    "disorder", [{"strategy": "none"}, FIXED, {"strategy": "max"}], ids=lambda d: d["strategy"]
+)
+@pytest.mark.parametrize("m", [2, 3, 4])
+@pytest.mark.parametrize("rows_per_batch", [10_000, 61])
+def test_cuts_between_micro_batches_change_no_result(
+    tmp_path: Path, m: int, disorder: dict[str, Any], rows_per_batch: int
+) -> None:
+    tables = [stream(i, ROWS - 60 * i, sorted_by_arrival=i != 1) for i in range(m)]
+    paths = write(tmp_path, tables, files=2)
+    theta = "abs(a.v - b.v) < 20" + "".join(f" AND a.k = {name}.k" for name in NAMES[2:m])
+    cases = [
+        {"where": star(m), "arrival": "arrived", "shards": 4},
+        {"where": star(m), "output": "counts", "arrival": "arrived"},
+        {"where": theta},
+    ]
+    for case in cases:
+        plan = bound(tables, disorder=disorder, **case)
+        feeds = [
+            Feed(Read("parquet", str(path)), table.schema) for path, table in zip(paths, tables, strict=True)
+        ]
+        job = plan_job(feeds, plan, shard_keys(plan.config.shards, 2), rows_per_batch)
+        results, late, received = replay(job)
+        if plan.arrival_columns is None:
+            half = [-(-t.num_rows // 2) for t in tables]
+            assert expected_two_files(plan, tables, half) == (results, late)
+        else:
+            assert expected(plan, tables) == (results, late)
+        assert received == sum(table.num_rows for table in tables)
+        assert results
+
+
+def expected_two_files(
+    plan: JoinPlan, tables: list[pa.Table], first: list[int]
+) -> tuple[Counter[Any], Counter[Any]]:
+    """As ``expected``, where the rows of each input are in two files."""
+    numbered = [
+        t.append_column("n", pa.array(np.where(np.arange(len(t)) < n, 0, 1 << 40) + np.arange(len(t)) % n))
+        for t, n in zip(tables, first, strict=True)
+    ]
+    parts = [
+        [t.slice(0, n) for t, n in zip(numbered, first, strict=True)],
+        [t.slice(n) for t, n in zip(numbered, first, strict=True)],
+    ]
+    operator = Operator(plan)
+    results, late = [], []
+    for part in parts:
+        batches = [t.drop_columns("n").combine_chunks().to_batches()[0] for t in part]
+        chunk = in_arrival_order(batches, [t["n"].to_numpy() for t in part])
+        out = operator.push(chunk)
+        results, late = results + out.results, late + out.late
+    out = operator.finish()
+    return rows_of(results + out.results), rows_of(late + out.late)
+
+
+def test_inputs_in_file_order_never_wait(tmp_path: Path) -> None:
+    tables = [stream(0, 300), stream(1, 50)]
+    paths = write(tmp_path, tables)
+    plan = bound(tables, where=star(2))
+    feeds = [Feed(Read("parquet", str(p)), t.schema) for p, t in zip(paths, tables, strict=True)]
+    job = plan_job(feeds, plan, [0], 100)
+    assert job.cuts == ((0, 0), (100, 100), (200, 200), (1 << 40, 1 << 40))
+    shard = Shard(plan)
+    for tasks in job.pieces():
+        packed = [row for task in tasks for batch in job.read(*task) for row in batch.to_pylist()]
+        list(shard.take(Packed(r["input"], r["place"], r["blob"]) for r in packed))
+        assert shard._waiting == [None, None]
+    assert shard.ended
+
+
+def test_text_files_are_cut_by_lines_and_keep_their_row_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text('x,y\n1,"two\nlines"\n2,b\n3,c\n')
+    feed = Feed(Read("csv", str(file)), pa.schema([("x", pa.int64()), ("y", pa.string())]))
+    assert feed.sizes == [6]
+    job = plan_job([feed], None, [0], 2)
+    batches = [[b for task in tasks for b in job.read(*task)] for tasks in job.pieces()]
+    assert [[from_blob(b["blob"][0].as_py())["x"].to_pylist() for b in group] for group in batches] == [
+        [[1, 2]],
+        [[3]],
+        [],
+    ]
+
+
+def test_a_job_reads_a_range_over_many_small_files_in_few_tasks(tmp_path: Path) -> None:
+    (path,) = write(tmp_path, [stream(0, 100)], files=10)
+    job = plan_job([Feed(Read("parquet", str(path)), stream(0).schema)], None, [0], 1000)
+    assert [len(tasks) for tasks in job.pieces()] == [2]
+    rows = [
+        n
+        for batch in job.read(*job.pieces()[0][0])
+        for n in from_blob(batch["blob"][0].as_py())["id"].to_pylist()
+    ]
+    assert rows == list(range(100))
+
+
+def test_rows_of_the_template_are_a_feed() -> None:
+    feed = Feed(Create(({"x": 1}, {"x": 2}, {"x": 3})), pa.schema([("x", pa.int64())]))
+    assert [b["x"].to_pylist() for b in feed.read(1, 3)] == [[2, 3]]
+
+
+def test_shard_keys_cover_the_partitions_evenly() -> None:
+    keys = shard_keys(10, 4)
+    assert len(set(keys)) == 10
+    assert Counter(_spark_hash(key) % 4 for key in keys) == {0: 3, 1: 3, 2: 2, 3: 2}
+
+
+@pytest.mark.spark
+def test_hash_is_that_of_spark(spark: Any) -> None:
+    values = [0, 1, 2, 77, 1 << 30]
+    frame = spark.createDataFrame([(v,) for v in values], "x int").selectExpr("hash(x)")
+    assert [row[0] for row in frame.collect()] == [_spark_hash(v) for v in values]
