@@ -208,6 +208,11 @@ class DisorderStrategy(Strategy):
         return False
 
     @property
+    def learns_from_results(self) -> bool:
+        """True where arrivals are looked up among those of other inputs: one input is refused then."""
+        return False
+
+    @property
     def watermark_columns(self) -> str | dict[str, str] | None:
         """Columns to be handed over as ``Arrivals.watermark``: one name for all inputs, or {input: column}."""
         return None

@@ -48,6 +48,10 @@ class ResultSlack(DisorderStrategy):
             raise ValueError(f"period must be at least as long as interval ({self.interval}), got {self.period}")
         return self
 
+    @property
+    def learns_from_results(self) -> bool:
+        return True
+
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> ResultSlackLogic:
         from slackwater.plugins.disorder.result_slack_logic import ResultSlackLogic
 

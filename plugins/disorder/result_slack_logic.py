@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 FINE_STEPS: Final = 128
 """Slacks that are told apart by the granularity; larger ones by a share of themselves."""
 GROWTH: Final = 1.02
+BEYOND: Final = 1 << 62
+"""More than any slack."""
 CANDIDATES: Final = {2: 64, 3: 16, 4: 8}
 """Tuples of each group that a lookup takes, by the number of inputs; 4 for more inputs."""
 LOOKUPS_PER_INTERVAL: Final = 1000
@@ -49,11 +51,14 @@ IDLE_SHARE: Final = 0.01
 
 
 def slack_steps(granularity: int, horizon: int) -> Int64s:
-    """Return the slacks to tell apart: multiples of the granularity, from some size on two per cent apart."""
+    """Return the slacks to tell apart: multiples of the granularity, from some size on two per cent apart.
+
+    The last but one is the horizon; the last stands for all that is beyond it.
+    """
     steps = [k * granularity for k in range(FINE_STEPS + 1) if k * granularity < horizon]
     while steps[-1] < horizon:
         steps.append(min(horizon, max(steps[-1] + granularity, int(steps[-1] * GROWTH))))
-    return np.array(steps, np.int64)
+    return np.array([*steps, BEYOND], np.int64)
 
 
 class Learner(SlidingWindowJoinLogic):
@@ -172,6 +177,7 @@ class ResultSlackLogic:
             self._slack = self._spared(int(max(usual, now) * (1 + margin)))
         else:
             self._slack = max(self._slack, int(now * (1 + MARGIN)))
+        self._slack = min(self._horizon, self._slack)
         self._report(last)
 
     def report(self) -> dict[str, float]:
@@ -227,18 +233,19 @@ class ResultSlackLogic:
         return np.asarray(self._histogram[np.arange(last - n + 1, last + 1) % len(self._histogram)].sum(axis=0))
 
     def _need(self, last: int) -> float | None:
-        """Slack that gives the period that ends with interval ``last`` its recall; None if it had no results."""
+        """Slack, at most the horizon, that gives the period up to interval ``last`` its recall; None if it had no
+        results."""
         level = NEARLY * self._recall
         summed = np.cumsum(self._rows(last, self._period))
         if summed[-1] <= 0:
             return None
-        return float(self._slacks[np.searchsorted(summed, level * summed[-1] * (1 - 1e-12))])
+        return float(min(self._horizon, self._slacks[np.searchsorted(summed, level * summed[-1] * (1 - 1e-12))]))
 
     def _settle(self, last: int) -> None:
         """Book the period that ends with interval ``last``, which is complete: one of many that overlap."""
         met = self._met[np.arange(last - self._period + 1, last + 1) % len(self._met)].sum()
         missed = met < NEARLY * self._recall * self._rows(last, self._period).sum()
-        self._credit += (MAY_MISS - missed) / self._period
+        self._credit += (MAY_MISS - float(missed)) / self._period
         self._credit = min(MOST_CREDIT, max(-MOST_DEBT, self._credit))
 
     def _spared(self, slack: int) -> int:
