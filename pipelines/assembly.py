@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
-from slackwater.pipelines.graph import ARRIVAL, Create, Filter, MapToFields, Node, Pipeline, Port, Read, Write
+from slackwater.pipelines.graph import (
+    ARRIVAL,
+    Create,
+    Filter,
+    Flatten,
+    MapToFields,
+    Node,
+    Pipeline,
+    Port,
+    Read,
+    Write,
+)
 from slackwater.pipelines.template import TemplateError, node_error
-from slackwater.transforms.config import JoinConfig, ReorderConfig
+from slackwater.transforms.config import AggregateConfig, JoinConfig, OperatorConfig, ReorderConfig
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
 from slackwater.transforms.reordering import bind_reorder
@@ -37,7 +48,7 @@ class Assembly:
         while ports:
             port = ports.pop()
             for consumer in self.pipeline.consumers(port):
-                if isinstance(consumer.config, Filter):
+                if isinstance(consumer.config, Filter | Flatten):
                     ports.append(Port(consumer.name))
                 plan = self.plans.get(consumer.name)
                 if plan is not None:
@@ -46,6 +57,25 @@ class Assembly:
                             times.add(plan.time_columns[i])
                             arrivals |= {plan.arrival_columns[i]} if plan.arrival_columns else set()
         return times, arrivals
+
+    def origins(self, port: Port) -> Iterator[Node]:
+        """Yield the sources and operators that rows come from, and every Flatten on the way."""
+        node = self.pipeline.node(port.node)
+        if isinstance(node.config, Filter | MapToFields | Flatten):
+            if isinstance(node.config, Flatten):
+                yield node
+            for before in dict.fromkeys(node.inputs.values()):
+                yield from self.origins(before)
+        else:
+            yield node
+
+    def keeps_order(self, port: Port) -> bool:
+        """Whether rows come in an order of their own: not what Flatten puts together, or several shards write."""
+        for node in self.origins(port):
+            plan = self.plans.get(node.name)
+            if isinstance(node.config, Flatten) or (plan is not None and plan.config.shards > 1):
+                return False
+        return True
 
     def input_schema(self, node: Node, label: str = "input") -> pa.Schema:
         """Columns of what a node reads."""
@@ -75,7 +105,10 @@ def assemble(pipeline: Pipeline, schema_of_source: Callable[[Node], pa.Schema]) 
         except SlackwaterError as error:
             path = ("path",) if isinstance(node.config, Read) else ()
             raise node_error(node, ConfigError(str(error), *path)) from None
-    return Assembly(pipeline, schemas, plans)
+    assembly = Assembly(pipeline, schemas, plans)
+    for name, plan in plans.items():
+        _check_order(assembly, pipeline.node(name), plan)
+    return assembly
 
 
 def _add(
@@ -95,12 +128,66 @@ def _add(
             from slackwater.pipelines.expressions import applied_schema
 
             schemas[main] = applied_schema(config, inputs["input"])
-        case JoinConfig() | ReorderConfig() as config:
-            plan = bind(config, inputs) if isinstance(config, JoinConfig) else bind_reorder(config, inputs)
+        case Flatten():
+            schemas[main] = _flattened_schema(node, inputs)
+        case OperatorConfig() as config:
+            plan = _bound(config, inputs)
             plans[node.name] = plan
             schemas[main] = plan.result_schema
-            schemas[Port(node.name, "late")] = LATE_SCHEMA
-            schemas[Port(node.name, "punctuations")] = JSON_SCHEMA
-            schemas[Port(node.name, "metrics")] = METRICS_SCHEMA
+            sides = {"punctuations": JSON_SCHEMA, "metrics": METRICS_SCHEMA, "syncs": plan.result_schema}
+            for output in plan.side_outputs:
+                schemas[Port(node.name, output)] = sides.get(output, LATE_SCHEMA)
         case Write():
             pass
+
+
+def _bound(config: OperatorConfig, inputs: dict[str, pa.Schema]) -> JoinPlan:
+    match config:
+        case JoinConfig():
+            return bind(config, inputs)
+        case AggregateConfig():
+            # As for expressions.
+            from slackwater.transforms.aggregating import bind_aggregate
+
+            return bind_aggregate(config, inputs)
+        case ReorderConfig():
+            return bind_reorder(config, inputs)
+    raise TypeError(config)
+
+
+def _flattened_schema(node: Node, inputs: dict[str, pa.Schema]) -> pa.Schema:
+    """Columns of all inputs, in the order of the first; raise ConfigError unless they are the same."""
+    (first, schema), *others = zip(map(str, node.inputs.values()), inputs.values(), strict=True)
+    types = {field.name: field.type for field in schema}
+    for name, other in others:
+        if sorted(other.names) != sorted(schema.names):
+            raise ConfigError(
+                f"{name!r} has columns {', '.join(other.names)}, but {first!r} has {', '.join(schema.names)}; "
+                "make them alike with MapToFields",
+                "input",
+            )
+        for field in other:
+            known = types[field.name]
+            if pa.types.is_null(known):
+                types[field.name] = field.type
+            elif field.type != known and not pa.types.is_null(field.type):
+                raise ConfigError(
+                    f"column {field.name!r} of {name!r} is {field.type}, but that of {first!r} is {known}; make "
+                    "them alike with MapToFields",
+                    "input",
+                )
+    return pa.schema([pa.field(name, type_) for name, type_ in types.items()])
+
+
+def _check_order(assembly: Assembly, node: Node, plan: JoinPlan) -> None:
+    """Raise where rows that Flatten put together have no column that says in which order they arrived."""
+    if plan.arrival_columns is not None:
+        return
+    for label, port in node.inputs.items():
+        for origin in assembly.origins(port):
+            if isinstance(origin.config, Flatten):
+                fault = (
+                    f"input {label!r} comes from {origin.name!r}, and Flatten keeps no order of arrival; name an "
+                    "arrival column"
+                )
+                raise node_error(node, ConfigError(fault, "input"))

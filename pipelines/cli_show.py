@@ -11,7 +11,6 @@ import typer
 if TYPE_CHECKING:
     from slackwater.pipelines.assembly import Assembly
     from slackwater.pipelines.generate import Dataset, GeneratedDataset
-    from slackwater.pipelines.graph import Node
     from slackwater.plugins.contract import Strategy
     from slackwater.plugins.manager import Provided
     from slackwater.transforms.plan import JoinPlan
@@ -79,24 +78,47 @@ def show_assembly(assembly: Assembly) -> None:
         typer.echo(" ".join(filter(None, [f"  {node.name}: {node.type}", path, reads and f"({reads})"])))
         schema = assembly.schemas.get(Port(node.name))
         if node.name in assembly.plans:
-            for what, text in _join_rows(assembly.plans[node.name], node):
+            for what, text in _operator_rows(assembly.plans[node.name]):
                 typer.echo(f"    {what}: {text}")
         if schema is not None:
             typer.echo(f"    columns: {', '.join(f'{field.name} {field.type}' for field in schema)}")
 
 
-def _join_rows(plan: JoinPlan, node: Node) -> Iterable[tuple[str, str]]:
+def _operator_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
+    inputs = plan.inputs
+    times = ", ".join(f"{i}.{column}" for i, column in zip(inputs, plan.time_columns, strict=True))
+    yield "time", f"{times} (in {plan.unit})"
+    if plan.arrival_columns is not None:
+        yield "arrival", ", ".join(f"{i}.{c}" for i, c in zip(inputs, plan.arrival_columns, strict=True))
+    if "syncs" in plan.side_outputs:
+        yield from _aggregate_rows(plan)
+    else:
+        yield from _join_rows(plan)
+    yield "shards", str(plan.config.shards)
+
+
+def _aggregate_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
+    from slackwater.transforms.aggregates import parse_aggregates
+    from slackwater.transforms.aggregating import AggregatePlan
+
+    assert isinstance(plan, AggregatePlan)
+    config = plan.aggregate
+    yield "range", f"{config.range}, slide {config.slide or config.range}"
+    yield "group by", ", ".join(plan.group_by) or "none: one group"
+    found = (f"{aggregate.name} = {aggregate}" for aggregate in parse_aggregates(config.aggregates))
+    yield "aggregates", ", ".join(found)
+    if config.having is not None:
+        yield "having", config.having
+    yield plan.disorder.stage, _described(plan.disorder)
+
+
+def _join_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     from slackwater.pipelines.expression_text import text_of
     from slackwater.plugins.options import Duration
     from slackwater.transforms.plan import NANOS
 
     inputs = plan.inputs
-    tick = NANOS[plan.unit]
-    times = ", ".join(f"{i}.{column}" for i, column in zip(inputs, plan.time_columns, strict=True))
-    yield "time", f"{times} (in {plan.unit})"
-    if plan.arrival_columns is not None:
-        yield "arrival", ", ".join(f"{i}.{c}" for i, c in zip(inputs, plan.arrival_columns, strict=True))
-    sizes = [str(Duration(ticks * tick)) for ticks in plan.windows]
+    sizes = [str(Duration(ticks * NANOS[plan.unit])) for ticks in plan.windows]
     yield "window", ", ".join(f"{i} {size}" for i, size in zip(inputs, sizes, strict=True))
     condition = plan.condition
     keys = [
@@ -109,7 +131,6 @@ def _join_rows(plan: JoinPlan, node: Node) -> Iterable[tuple[str, str]]:
     for strategy in (plan.disorder, plan.join, plan.shedding):
         yield strategy.stage, _described(strategy)
     yield "output", plan.config.output
-    yield "shards", str(plan.config.shards)
 
 
 def _described(strategy: Strategy) -> str:

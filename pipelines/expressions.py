@@ -1,62 +1,15 @@
-"""Evaluating Filter and MapToFields on Arrow batches, a whole column at a time.
-
-Logic is three-valued as in SQL. Division is always floating; division and modulo by zero and the root of a
-negative number give null. ``least`` and ``greatest`` ignore nulls. Whole numbers are 64 bits wide; a result
-that does not fit is an error, not another number.
-"""
+"""Filter and MapToFields on Arrow batches."""
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import Any, Final
-
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from slackwater.pipelines.expression_text import text_of
 from slackwater.pipelines.graph import ARRIVAL, Filter, MapToFields
-from slackwater.transforms.errors import ConfigError, SlackwaterError
-from slackwater.transforms.expression import Col, Expr, ExpressionError, Lit, Op
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.evaluate import WORDS, check, evaluate, kind_of_value, truth
+from slackwater.transforms.expression import Expr, ExpressionError
 
-_COMPARE: Final = {"=": "equal", "<>": "not_equal", "<": "less", "<=": "less_equal"}
-_ARITHMETIC: Final = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
-_WORDS: Final = {
-    "number": "a number",
-    "bool": "a truth value",
-    "text": "text",
-    "time": "a time",
-    "null": "NULL",
-    "other": "of a type that has no order",
-}
-_CASTS: Final = {
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-}
-
-
-def check(expr: Expr, schema: pa.Schema) -> pa.DataType:
-    """Return the type of ``expr`` on rows of ``schema``; raise ExpressionError if it cannot be evaluated."""
-    empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-    return evaluate(expr, empty).type
-
-
-def evaluate(expr: Expr, batch: pa.RecordBatch) -> pa.Array:
-    """Return the value of ``expr`` for each row of ``batch``.
-
-    Raises:
-        ExpressionError: A column is not there, or of a type that does not fit.
-        SlackwaterError: A whole number does not fit into 64 bits.
-    """
-    try:
-        value = _Evaluator(batch).value(expr)
-    except pa.ArrowInvalid as error:
-        raise SlackwaterError(f"{text_of(expr)}: {error}; keep the numbers smaller, or divide them") from None
-    except RecursionError:
-        raise ExpressionError("the expression is nested too deeply; split it") from None
-    return value if isinstance(value, pa.Array) else pa.repeat(value, len(batch))
+__all__ = ["applied_schema", "apply", "check", "evaluate"]
 
 
 def apply(config: Filter | MapToFields, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -65,7 +18,7 @@ def apply(config: Filter | MapToFields, batch: pa.RecordBatch) -> pa.RecordBatch
     The hidden arrival column, where there is one, is passed on unchanged.
     """
     if isinstance(config, Filter):
-        return batch.filter(_truth(evaluate(config.keep, batch)))
+        return batch.filter(truth(evaluate(config.keep, batch)))
     kept = [
         (field, batch.column(i))
         for i, field in enumerate(batch.schema)
@@ -81,9 +34,9 @@ def apply(config: Filter | MapToFields, batch: pa.RecordBatch) -> pa.RecordBatch
 def applied_schema(config: Filter | MapToFields, schema: pa.Schema) -> pa.Schema:
     """Return the columns that ``apply`` gives; raise ConfigError with the path of the setting at fault."""
     if isinstance(config, Filter):
-        kind = _kind(_checked(config.keep, schema, "keep"))
+        kind = kind_of_value(_checked(config.keep, schema, "keep"))
         if kind not in ("bool", "null"):
-            raise ConfigError(f"must be true or false for each row, but is {_WORDS[kind]}; compare it", "keep")
+            raise ConfigError(f"must be true or false for each row, but is {WORDS[kind]}; compare it", "keep")
         return schema
     for name in config.drop:
         if name not in schema.names:
@@ -107,194 +60,3 @@ def _checked(expr: Expr, schema: pa.Schema, *path: str) -> pa.DataType:
         return check(expr, schema)
     except ExpressionError as error:
         raise ConfigError(str(error), *path) from None
-
-
-def _kind(type_: pa.DataType) -> str:
-    types = pa.types
-    if types.is_boolean(type_):
-        return "bool"
-    if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
-        return "number"
-    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
-        return "text"
-    if types.is_temporal(type_) and not types.is_interval(type_):
-        return "time"
-    return "null" if types.is_null(type_) else "other"
-
-
-class _Evaluator:
-    """Evaluates trees on one batch; values are arrays, or scalars where every row has the same."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-
-    def value(self, expr: Expr) -> Any:
-        if isinstance(expr, Col):
-            return self._column(expr)
-        if isinstance(expr, Lit):
-            if isinstance(expr.value, int) and not -(2**63) <= expr.value < 2**63:
-                raise ExpressionError(f"{expr.value} does not fit into 64 bits; write it as a decimal number")
-            return pa.scalar(expr.value)
-        name, args = expr.name, expr.args
-        if name in ("and", "or"):
-            return getattr(pc, f"{name}_kleene")(*(self._boolean(arg) for arg in args))
-        if name == "not":
-            return pc.invert(self._boolean(args[0]))
-        if name == "is_null":
-            return pc.is_null(self.value(args[0]))
-        if name in _COMPARE:
-            return self._compare(expr)
-        if name == "in":
-            return self._in(expr)
-        if name == "cast":
-            return self._cast(expr)
-        return self._arithmetic(expr)
-
-    def _column(self, column: Col) -> pa.Array:
-        names = [name for name in self._batch.schema.names if name != ARRIVAL]
-        if column.table is not None or column.name not in names:
-            raise ExpressionError(f"there is no column {str(column)!r}; there are {', '.join(names)}")
-        if names.count(column.name) > 1:
-            raise ExpressionError(f"there are several columns {column.name!r}; rename one")
-        values = self._batch.column(self._batch.schema.names.index(column.name))
-        return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-
-    def _boolean(self, expr: Expr) -> Any:
-        value = self.value(expr)
-        kind = _kind(value.type)
-        if kind not in ("bool", "null"):
-            raise ExpressionError(
-                f"{text_of(expr)} is {_WORDS[kind]}, not a condition; compare it with something"
-            )
-        return _truth(value)
-
-    def _number(self, expr: Expr) -> Any:
-        """A number as int64 or float64."""
-        value = self.value(expr)
-        kind = _kind(value.type)
-        if kind not in ("number", "bool", "null"):
-            raise ExpressionError(f"{text_of(expr)} is {_WORDS[kind]}, not a number; arithmetic needs numbers")
-        return _wide(value)
-
-    def _compare(self, expr: Op) -> Any:
-        left, right = (self.value(arg) for arg in expr.args)
-        left, right = self._alike(expr.args[0], left, expr.args[1], right)
-        return pc.call_function(_COMPARE[expr.name], [left, right])
-
-    def _alike(self, a: Expr, left: Any, b: Expr, right: Any) -> tuple[Any, Any]:
-        """Bring two values to a common type, or say why they cannot be compared."""
-        if isinstance(b, Lit) and isinstance(b.value, str) and _kind(left.type) == "time":
-            right = _time(b.value, left.type)
-        elif isinstance(a, Lit) and isinstance(a.value, str) and _kind(right.type) == "time":
-            left = _time(a.value, right.type)
-        kinds = [_kind(left.type), _kind(right.type)]
-        known = {"number" if kind == "bool" else kind for kind in kinds if kind != "null"}
-        if len(known) > 1 or "other" in known:
-            raise ExpressionError(
-                f"{text_of(a)} is {_WORDS[kinds[0]]} and {text_of(b)} is {_WORDS[kinds[1]]}: "
-                "they cannot be compared"
-            )
-        if "null" in kinds:
-            type_ = right.type if kinds[0] == "null" else left.type
-            return left.cast(type_), right.cast(type_)
-        if known == {"number"} and kinds != ["bool", "bool"]:
-            return _wide(left), _wide(right)
-        if known == {"time"} and left.type != right.type:
-            return self._alike_times(a, left, b, right)
-        return left, right
-
-    def _alike_times(self, a: Expr, left: Any, b: Expr, right: Any) -> tuple[Any, Any]:
-        types = (left.type, right.type)
-        if all(pa.types.is_timestamp(t) or pa.types.is_date(t) for t in types):
-            zones = {t.tz is None for t in types if pa.types.is_timestamp(t)}
-            if len(zones) < 2:
-                zone = next((t.tz for t in types if pa.types.is_timestamp(t)), None)
-                common = pa.timestamp("ns" if any(getattr(t, "unit", "") == "ns" for t in types) else "us", zone)
-                return left.cast(common), right.cast(common)
-        elif pa.types.is_time(types[0]) == pa.types.is_time(types[1]) and not any(
-            pa.types.is_timestamp(t) or pa.types.is_date(t) for t in types
-        ):
-            common = pa.time64("ns") if pa.types.is_time(types[0]) else pa.duration("ns")
-            return left.cast(common), right.cast(common)
-        raise ExpressionError(
-            f"{text_of(a)} is {types[0]} and {text_of(b)} is {types[1]}: they cannot be compared"
-        )
-
-    def _in(self, expr: Op) -> Any:
-        first, *items = expr.args
-        tests = [self._compare(Op("=", (first, item))) for item in items]
-        return reduce(pc.or_kleene, tests)
-
-    def _arithmetic(self, expr: Op) -> Any:
-        values = [self._number(arg) for arg in expr.args]
-        if expr.name == "neg":
-            return pc.negate_checked(values[0])
-        if expr.name == "abs":
-            return pc.abs_checked(values[0])
-        if expr.name == "sqrt":
-            value = values[0].cast(pa.float64())
-            return pc.sqrt(pc.if_else(pc.less(value, 0.0), pa.scalar(None, pa.float64()), value))
-        if expr.name == "/" or any(pa.types.is_floating(value.type) for value in values):
-            values = [value.cast(pa.float64(), safe=False) for value in values]
-        if expr.name in ("least", "greatest"):
-            choose = pc.min_element_wise if expr.name == "least" else pc.max_element_wise
-            return choose(*values, skip_nulls=True)
-        if expr.name == "%":
-            return self._modulo(*values)
-        if expr.name == "/":
-            zero = pc.equal(values[1], 0.0)
-            return pc.divide(values[0], pc.if_else(zero, pa.scalar(None, pa.float64()), values[1]))
-        if expr.name not in _ARITHMETIC:
-            raise ExpressionError(f"{expr.name!r} is not an operation that can be evaluated")
-        return pc.call_function(_ARITHMETIC[expr.name], values)
-
-    def _modulo(self, left: Any, right: Any) -> Any:
-        """The remainder with the sign of the dividend."""
-        arrays = [v if isinstance(v, pa.Array) else pa.repeat(v, len(self._batch)) for v in (left, right)]
-        null = ~(_valid(arrays[0]) & _valid(arrays[1]))
-        a, b = (np.asarray(pc.fill_null(array, 1)) for array in arrays)
-        null |= b == 0
-        remainder = np.fmod(a, np.where(b == 0, np.ones_like(b), b))
-        return pa.array(remainder, arrays[0].type, mask=null)
-
-    def _cast(self, expr: Op) -> Any:
-        value, wanted = self.value(expr.args[0]), expr.args[1]
-        assert isinstance(wanted, Lit)
-        name = str(wanted.value)
-        type_ = value.type
-        fits = {
-            "integer": pa.types.is_integer(type_),
-            "number": _kind(type_) == "number",
-            "string": _kind(type_) == "text",
-            "boolean": _kind(type_) == "bool",
-        }
-        if not (fits[name] or _kind(type_) == "null"):
-            raise ExpressionError(
-                f"{text_of(expr.args[0])} is of type {type_}, not {name}; change output_type or expression"
-            )
-        return value.cast(_CASTS[name])
-
-
-def _truth(value: Any) -> Any:
-    return value.cast(pa.bool_()) if pa.types.is_null(value.type) else value
-
-
-def _wide(value: Any) -> Any:
-    """A number, truth value or NULL as int64 or float64."""
-    type_ = value.type
-    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return value.cast(pa.float64(), safe=False)
-    if pa.types.is_boolean(type_) and not isinstance(value, pa.Array):
-        return pa.scalar(None if value.as_py() is None else int(value.as_py()), pa.int64())
-    return value.cast(pa.int64())
-
-
-def _valid(array: pa.Array) -> Any:
-    return np.asarray(array.is_valid())
-
-
-def _time(text: str, type_: pa.DataType) -> Any:
-    try:
-        return pa.scalar(text).cast(type_)
-    except pa.ArrowInvalid:
-        raise ExpressionError(f"{text!r} is not a time; write it as 2024-01-31 or 2024-01-31 12:00:00") from None

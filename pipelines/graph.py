@@ -14,6 +14,7 @@ __all__ = [
     "Config",
     "Create",
     "Filter",
+    "Flatten",
     "Location",
     "MapToFields",
     "Node",
@@ -68,6 +69,11 @@ class MapToFields:
 
 
 @dataclass(frozen=True)
+class Flatten:
+    """Put the rows of several transforms together; they have the same columns, and no order among them."""
+
+
+@dataclass(frozen=True)
 class Write:
     """Write rows to a file or folder; ``format`` as in Read."""
 
@@ -75,12 +81,15 @@ class Write:
     path: str
 
 
-Config = Read | Create | Filter | MapToFields | Write | OperatorConfig
+Config = Read | Create | Filter | MapToFields | Flatten | Write | OperatorConfig
 
 
 @dataclass(frozen=True)
 class Node:
-    """One transform. ``inputs`` maps labels to outputs of other nodes; the label is ``input`` if there is one."""
+    """One transform. ``inputs`` maps labels to outputs of other nodes.
+
+    The label is ``input`` if there is one, and a number for each input of Flatten.
+    """
 
     name: str
     type: str
@@ -93,7 +102,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Port:
-    """An output of a node: the main one is ``""``, others are ``late``, ``punctuations``, ``metrics``."""
+    """An output of a node: the main one is ``""``, others are ``late``, ``metrics`` and the like."""
 
     node: str
     output: str = ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any, Protocol
 
@@ -17,23 +16,25 @@ import pyarrow as pa
 
 from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.expressions import apply
-from slackwater.pipelines.graph import ARRIVAL, Create, Filter, MapToFields, Node, Pipeline, Port, Read, Write
+from slackwater.pipelines.flattening import flattened
+from slackwater.pipelines.graph import (
+    ARRIVAL,
+    Create,
+    Filter,
+    Flatten,
+    MapToFields,
+    Node,
+    Pipeline,
+    Port,
+    Read,
+    Write,
+)
+from slackwater.pipelines.operator_stage import NOTHING_YET, Emit, OperatorStage
 from slackwater.pipelines.progress import Progress
 from slackwater.pipelines.sinks import Sink
 from slackwater.pipelines.sources import read_batches, source_schema
 from slackwater.pipelines.summary import summarise
 from slackwater.pipelines.threads import Background, Prefetch
-from slackwater.plugins.contract import Int64s
-from slackwater.transforms.accounting import Accounting
-from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.operator import Operator, Outputs
-from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of, split_by_shard
-
-_NOTHING_YET = -(1 << 62)
-_ENDED = 1 << 62
-
-Emit = Callable[[Port, pa.RecordBatch], None]
 
 
 class Stage(Protocol):
@@ -66,7 +67,7 @@ class LocalRun:
         self._stages: dict[str, Stage] = {}
         self._sources: dict[str, Prefetch[pa.RecordBatch]] = {}
         self._live: set[str] = set()
-        self.joins: dict[str, JoinStage] = {}
+        self.joins: dict[str, OperatorStage] = {}
         self._consumers: dict[Port, list[tuple[Stage, str]]] = {}
 
     def run(self) -> None:
@@ -96,7 +97,7 @@ class LocalRun:
         """Seconds that each part of the work took; parts overlap."""
         operators = [op for stage in self.joins.values() for op in stage.operators]
         parts = {"read": sum(source.busy_s for source in self._sources.values())}
-        for part in ("kernel", "materialise"):
+        for part in ("adapt", "kernel", "materialise"):
             parts[part] = sum(op.seconds[part] for op in operators)
         parts["write"] = sum(s.busy_s for s in self._stages.values() if isinstance(s, SinkStage))
         return parts
@@ -122,7 +123,12 @@ class LocalRun:
             return SinkStage(config, self._assembly.schemas[port])
         if isinstance(config, Filter | MapToFields):
             return MapStage(config, Port(node.name), self._emit, self._end)
-        stage = JoinStage(node.name, self._assembly.plans[node.name], self._emit, self._end)
+        if isinstance(config, Flatten):
+            return FlattenStage(node, self._assembly.schemas[Port(node.name)], self._emit, self._end)
+        plan = self._assembly.plans[node.name]
+        unsorted = [label for label, port in node.inputs.items() if not self._assembly.keeps_order(port)]
+        held = frozenset(() if plan.arrival_columns is None else unsorted)
+        stage = OperatorStage(node.name, plan, held, self._emit, self._end)
         self.joins[node.name] = stage
         return stage
 
@@ -162,7 +168,7 @@ class LocalRun:
             return port.node if port.node in self._live else None
         node = self._pipeline.node(port.node)
         stage = self._stages[port.node]
-        labels = stage.most_behind() if isinstance(stage, JoinStage) else list(node.inputs)
+        labels = stage.most_behind() if isinstance(stage, OperatorStage) else list(node.inputs)
         return next(filter(None, (self._wanted(node.inputs[label]) for label in labels)), None)
 
 
@@ -177,6 +183,23 @@ class MapStage:
 
     def end(self, label: str) -> None:
         self._end(self._port)
+
+
+class FlattenStage:
+    """Passes on the rows of all inputs as they come."""
+
+    def __init__(self, node: Node, schema: pa.Schema, emit: Emit, end: Callable[[Port], None]) -> None:
+        self._port, self._schema, self._emit, self._end = Port(node.name), schema, emit, end
+        self._inputs = len(node.inputs)
+        self._open = set(node.inputs)
+
+    def push(self, label: str, batch: pa.RecordBatch) -> None:
+        self._emit(self._port, flattened(batch, self._schema, int(label), self._inputs))
+
+    def end(self, label: str) -> None:
+        self._open.discard(label)
+        if not self._open:
+            self._end(self._port)
 
 
 class SinkStage:
@@ -213,119 +236,6 @@ class SinkStage:
         self._sink.abort()
 
 
-class JoinStage:
-    """Merges its inputs by arrival and feeds one operator per shard."""
-
-    def __init__(self, name: str, plan: JoinPlan, emit: Emit, end: Callable[[Port], None]) -> None:
-        self.plan = plan
-        self._name, self._emit, self._end = name, emit, end
-        self.operators = [Operator(plan) for _ in range(plan.config.shards)]
-        self._pool = ThreadPoolExecutor(2) if len(self.operators) > 1 else None
-        self._pending: list[list[tuple[Int64s, pa.RecordBatch]]] = [[] for _ in plan.inputs]
-        self._frontier = [_NOTHING_YET] * len(plan.inputs)
-        self._done = _NOTHING_YET
-        self._emitted = 0
-
-    def most_behind(self) -> list[str]:
-        """Inputs that have not ended, the one furthest behind in arrival order first."""
-        order = np.argsort(self._frontier, kind="stable")
-        return [self.plan.inputs[i] for i in order if self._frontier[i] != _ENDED]
-
-    def push(self, label: str, batch: pa.RecordBatch) -> None:
-        i = self.plan.inputs.index(label)
-        if not batch.num_rows:
-            return
-        arrival = arrival_numbers(self.plan, i, batch)
-        oldest = int(arrival.min())
-        if oldest < self._done:
-            raise SlackwaterError(
-                f"{self._name}: arrival of input {label!r} goes back from {self._done} to {oldest}; sort the "
-                "rows by arrival, or read the column straight from a file"
-            )
-        self._pending[i].append((arrival, batch))
-        self._frontier[i] = max(self._frontier[i], int(arrival.max()))
-        self._advance()
-
-    def end(self, label: str) -> None:
-        self._frontier[self.plan.inputs.index(label)] = _ENDED
-        self._advance()
-        if all(frontier == _ENDED for frontier in self._frontier):
-            self._deliver([operator.finish() for operator in self.operators])
-            if self._pool is not None:
-                self._pool.shutdown()
-            for output in ("", "late", "punctuations", "metrics"):
-                self._end(Port(self._name, output))
-
-    def accounting(self) -> Accounting:
-        """What became of every row, over all shards."""
-        total = Accounting(self.plan.inputs)
-        for operator in self.operators:
-            total += operator.accounting
-        return total
-
-    def warnings(self) -> list[str]:
-        """Warnings of all shards, each once."""
-        return [f"{self._name}: {w}" for w in dict.fromkeys(w for op in self.operators for w in op.warnings)]
-
-    def _advance(self) -> None:
-        """Process every row that came before what any input may still bring."""
-        cut = min(self._frontier)
-        if cut <= self._done:
-            return
-        taken = [self._take(i, cut) for i in range(len(self._pending))]
-        self._done = cut
-        if not any(len(arrival) for arrival, _ in taken):
-            return
-        if self._pool is None:
-            chunk = in_arrival_order([batch for _, batch in taken], [arrival for arrival, _ in taken])
-            self._deliver([self.operators[0].push(chunk)])
-            return
-        parts: list[list[tuple[Int64s, pa.RecordBatch]]] = []
-        for i, (arrival, batch) in enumerate(taken):
-            shards = shards_of(self.plan, i, batch)
-            rows = dict(split_by_shard(batch, shards))
-            empty = batch.slice(0, 0)
-            parts.append([(arrival[shards == s], rows.get(s, empty)) for s in range(len(self.operators))])
-        chunks = [
-            in_arrival_order([part[s][1] for part in parts], [part[s][0] for part in parts])
-            for s in range(len(self.operators))
-        ]
-        self._deliver(
-            list(self._pool.map(lambda pair: pair[0].push(pair[1]), zip(self.operators, chunks, strict=True)))
-        )
-
-    def _take(self, i: int, cut: int) -> tuple[Int64s, pa.RecordBatch]:
-        """Remove and return the rows of an input that arrived before ``cut``."""
-        arrivals, batches, left = [], [], []
-        for arrival, batch in self._pending[i]:
-            if int(arrival.max()) < cut:
-                arrivals.append(arrival)
-                batches.append(batch)
-                continue
-            early = arrival < cut
-            if early.any():
-                arrivals.append(arrival[early])
-                batches.append(batch.filter(pa.array(early)))
-                arrival, batch = arrival[~early], batch.filter(pa.array(~early))
-            left.append((arrival, batch))
-        self._pending[i] = left
-        if not batches:
-            schema = self.plan.schemas[self.plan.inputs[i]].append(pa.field(ARRIVAL, pa.int64()))
-            return np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=schema)
-        return np.concatenate(arrivals), batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-    def _deliver(self, outputs: list[Outputs]) -> None:
-        for output in outputs:
-            for batch in output.results:
-                number = pa.array(np.arange(self._emitted, self._emitted + batch.num_rows))
-                self._emitted += batch.num_rows
-                self._emit(Port(self._name), batch.append_column(ARRIVAL, number))
-            for batch in output.late:
-                self._emit(Port(self._name, "late"), batch)
-            for batch in output.metrics:
-                self._emit(Port(self._name, "metrics"), batch)
-
-
 def _source(node: Node) -> Read | Create:
     assert isinstance(node.config, Read | Create)
     return node.config
@@ -333,7 +243,7 @@ def _source(node: Node) -> Read | Create:
 
 def _is_sorted(config: Read, schema: pa.Schema, column: str) -> bool:
     """Whether a column never goes back over the files of a source; reads this column only."""
-    last = _NOTHING_YET
+    last = NOTHING_YET
     for batch in read_batches(config, pa.schema([schema.field(column)])):
         values = batch.column(0).drop_null().cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
         if values.size and (values[0] < last or (np.diff(values) < 0).any()):
@@ -346,5 +256,5 @@ def _sorted_by(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.Re
     """Read everything and yield it in the order of ``column``: for files that are not in arrival order."""
     table = pa.Table.from_batches(list(batches))
     arrival = table[column].combine_chunks().cast(pa.int64(), safe=False)
-    order = pa.array(np.argsort(arrival.fill_null(_NOTHING_YET).to_numpy(), kind="stable"))
+    order = pa.array(np.argsort(arrival.fill_null(NOTHING_YET).to_numpy(), kind="stable"))
     yield from table.take(order).combine_chunks().to_batches(1 << 17)

@@ -24,7 +24,8 @@ from apache_beam.utils.subprocess_server import JavaJarServer
 
 from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.expressions import apply
-from slackwater.pipelines.graph import Create, Filter, MapToFields, Node, Pipeline, Port, Read, Write
+from slackwater.pipelines.flattening import flattened
+from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Node, Pipeline, Port, Read, Write
 from slackwater.pipelines.jobserver import java, job_server_jar
 from slackwater.pipelines.progress import Progress
 from slackwater.pipelines.sinks import Sink
@@ -82,18 +83,17 @@ def _refuse_unordered(assembly: Assembly) -> None:
     """Raise where a join reads what several shards wrote: that has no order over all of them."""
     for name, plan in assembly.plans.items():
         node = assembly.pipeline.node(name)
+        if plan.arrival_columns is not None:
+            continue
         for label, port in node.inputs.items():
-            origin = assembly.pipeline.node(port.node)
-            while isinstance(origin.config, Filter | MapToFields):
-                (before,) = origin.inputs.values()
-                origin = assembly.pipeline.node(before.node)
-            upstream = assembly.plans.get(origin.name)
-            if upstream is not None and upstream.config.shards > 1 and plan.arrival_columns is None:
-                fault = (
-                    f"input {label!r} comes from {origin.name!r}, which has several shards, so its rows have "
-                    "no order of arrival; use shards: 1 there, or name an arrival column here"
-                )
-                raise node_error(node, ConfigError(fault, "input"))
+            for origin in assembly.origins(port):
+                upstream = assembly.plans.get(origin.name)
+                if upstream is not None and upstream.config.shards > 1:
+                    fault = (
+                        f"input {label!r} comes from {origin.name!r}, which has several shards, so its rows have "
+                        "no order of arrival; use shards: 1 there, or name an arrival column here"
+                    )
+                    raise node_error(node, ConfigError(fault, "input"))
 
 
 def spark_runner() -> tuple[Any, PipelineOptions, list[str]]:
@@ -197,12 +197,20 @@ class _Builder:
             case Filter() | MapToFields() as config:
                 step = beam.Map(_applied, config).with_output_types(pa.RecordBatch)
                 self._ports[main] = inputs["input"] | node.name >> step
+            case Flatten():
+                schema, n = self._assembly.schemas[main], len(inputs)
+                parts = []
+                for label, rows in inputs.items():
+                    step = beam.Map(flattened, schema, int(label), n).with_output_types(pa.RecordBatch)
+                    parts.append(rows | f"{node.name} {label}" >> step)
+                self._ports[main] = tuple(parts) | node.name >> beam.Flatten()
             case Write():
                 inputs["input"] | node.name >> beam.ParDo(SpoolBatches(self._spool.folder(node.name)))
             case _:
-                outputs = inputs | node.name >> ArrowJoin(self._assembly.plans[node.name])
+                plan = self._assembly.plans[node.name]
+                outputs = inputs | node.name >> ArrowJoin(plan)
                 self._ports[main] = outputs["out"]
-                for output in ("late", "punctuations", "metrics"):
+                for output in plan.side_outputs:
                     self._ports[Port(node.name, output)] = outputs[output]
                 accounts = beam.ParDo(SpoolAccounts(self._spool.folder(node.name)))
                 outputs["accounting"] | f"Account of {node.name}" >> accounts

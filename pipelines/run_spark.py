@@ -2,8 +2,8 @@
 
 A query reads its inputs through ``spark_source``, packed by shard; the shards run in
 ``transforms.spark``; each micro-batch's results go to the same files that the local runner writes. Joins run
-one after the other; what one gives to the next is kept in a temporary file. Filter and MapToFields before a
-join run where its rows are read, those after a join where its results are written.
+one after the other; what one gives to the next, or Flatten puts together, is kept in a temporary file. Filter
+and MapToFields before a join run where its rows are read, those after a join where its results are written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.expressions import apply
-from slackwater.pipelines.graph import Create, Filter, MapToFields, Pipeline, Port, Read, Write
+from slackwater.pipelines.flattening import flattened
+from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Node, Pipeline, Port, Read, Write
 from slackwater.pipelines.progress import Progress, Silent
 from slackwater.pipelines.sinks import Sink
 from slackwater.pipelines.sources import source_schema
@@ -38,7 +39,7 @@ from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.spark.join import join_packed
-from slackwater.transforms.spark.packing import ACCOUNT, LATE, METRICS, RESULT, from_blob, shard_keys
+from slackwater.transforms.spark.packing import ACCOUNT, LATE, METRICS, RESULT, SYNC, from_blob, shard_keys
 from slackwater.transforms.spark.session import PACKED_CONF, STREAMING_CONF, require_java, start_session
 from slackwater.transforms.spark.shard import read_account
 
@@ -134,6 +135,8 @@ class SparkRun:
                 for node in self._pipeline.nodes:
                     if isinstance(node.config, Read | Create) and Port(node.name) in self._outlets:
                         self._copy(Port(node.name))
+                    elif isinstance(node.config, Flatten):
+                        self._flatten(node)
                     elif isinstance(node.config, OperatorConfig):
                         self._join(node.name)
             except BaseException:
@@ -169,12 +172,10 @@ class SparkRun:
         job = plan_job(feeds, plan, shard_keys(plan.config.shards, partitions), self._rows_per_batch)
         accounts: dict[int, tuple[Accounting, list[str]]] = {}
         ports = {RESULT: Port(name), LATE: Port(name, "late"), METRICS: Port(name, "metrics")}
+        ports |= {SYNC: Port(name, "syncs")} if "syncs" in plan.side_outputs else {}
         with ExitStack() as kept:
             for port in ports.values():
-                if any(self._origin(p)[0] == port for p in self._join_inputs()):
-                    sink = Sink(Write("parquet", str(self._file(port))), self._assembly.schemas[port])
-                    kept.callback(sink.close)
-                    self._outlets.setdefault(port, Outlets()).sinks.append(((), sink))
+                self._keep(port, kept)
 
             def write(batch: DataFrame, number: int) -> None:
                 for shard, kind, blob in _in_order(batch.toArrow()):
@@ -191,14 +192,34 @@ class SparkRun:
         said = dict.fromkeys(warning for _, warnings in accounts.values() for warning in warnings)
         self.warnings += [f"{name}: {warning}" for warning in said]
 
-    def _join_inputs(self) -> Iterator[Port]:
+    def _flatten(self, node: Node) -> None:
+        """Put the rows of all inputs into one file for those that read them; done here, by the driver."""
+        main, n = Port(node.name), len(node.inputs)
+        schema = self._assembly.schemas[main]
+        with ExitStack() as kept:
+            self._keep(main, kept)
+            for which, port in enumerate(node.inputs.values()):
+                feed = self._feed(port)
+                for batch in feed.read(0, feed.end) if main in self._outlets else ():
+                    self._outlets[main].write(flattened(batch, schema, which, n).select(schema.names))
+                self._progress.advance(0 if feed.kept else sum(feed.sizes))
+
+    def _keep(self, port: Port, kept: ExitStack) -> None:
+        """Keep the rows of an output in a file if another query reads them; it is closed with ``kept``."""
+        if any(self._origin(p)[0] == port for p in self._inner_inputs()):
+            sink = Sink(Write("parquet", str(self._file(port))), self._assembly.schemas[port])
+            kept.callback(sink.close)
+            self._outlets.setdefault(port, Outlets()).sinks.append(((), sink))
+
+    def _inner_inputs(self) -> Iterator[Port]:
+        """What operators and Flatten read."""
         for node in self._pipeline.nodes:
-            if isinstance(node.config, OperatorConfig):
+            if isinstance(node.config, OperatorConfig | Flatten):
                 yield from node.inputs.values()
 
     def _rows_to_read(self) -> int:
         """Rows that are read from sources, as far as they can be counted."""
-        ports = [*self._outlets, *self._join_inputs()]
+        ports = [*self._outlets, *self._inner_inputs()]
         return sum(sum(self._feed(port).sizes) for port in ports if self._is_source(port))
 
     def _is_source(self, port: Port) -> bool:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from slackwater.pipelines.template_settings import TRANSFORMS
 from slackwater.plugins.manager import STAGES, manager
-from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS
+from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS, RECALL_STRATEGY
 
 Schema = dict[str, Any]
 
@@ -36,6 +36,16 @@ _JOIN_INPUTS: Final = {
 }
 
 
+_LISTED_INPUTS: Final = {
+    "description": "the transforms to put together",
+    "anyOf": [
+        _NAME,
+        {"type": "array", "items": _NAME, "minItems": 1},
+        {"type": "object", "additionalProperties": _NAME, "minProperties": 1},
+    ],
+}
+
+
 def template_schema() -> Schema:
     """Return the JSON Schema (draft 2020-12) of templates, with the strategies that are installed."""
     definitions: dict[str, Schema] = {
@@ -45,7 +55,7 @@ def template_schema() -> Schema:
         definitions[f"{name}.config"] = _settings(kind.settings, definitions)
     for stage in STAGES:
         strategies = _strategies(stage, definitions)
-        for name in ("SlidingWindowJoin", "Reorder"):
+        for name in ("SlidingWindowJoin", "SlidingWindowAggregate", "Reorder"):
             settings = definitions[f"{name}.config"]["properties"]
             if stage in settings:
                 settings[stage] = {"description": settings[stage].get("description", ""), "oneOf": strategies}
@@ -54,7 +64,7 @@ def template_schema() -> Schema:
     return {
         "$schema": DIALECT,
         "title": "Slackwater template",
-        "description": "A pipeline in Beam YAML's dialect, with SlidingWindowJoin and Reorder.",
+        "description": "A pipeline in Beam YAML's dialect, with joins and aggregates over sliding windows.",
         "type": "object",
         "required": ["pipeline"],
         "additionalProperties": False,
@@ -89,9 +99,11 @@ def _transform() -> Schema:
         then: Schema = {"properties": {"config": {"$ref": f"#/$defs/{name}.config"}}}
         if kind.settings.model_json_schema().get("required"):
             then["required"] = ["config"]
-        if kind.inputs == "many":
+        if kind.inputs == "named":
             then["properties"]["input"] = _JOIN_INPUTS
             then["required"] = [*then.get("required", []), "input"]
+        elif kind.inputs == "listed":
+            then["properties"]["input"] = _LISTED_INPUTS
         elif kind.inputs == "one":
             then["properties"]["input"] = _ONE_INPUT
         else:
@@ -126,7 +138,8 @@ def _strategies(stage: str, definitions: dict[str, Schema]) -> list[Schema]:
         schema = _settings(strategy, definitions)
         schema["title"] = strategy.name
         schema["properties"] = {"strategy": {"const": strategy.name}, **schema["properties"]}
-        schema["required"] = ["strategy", *schema.get("required", [])]
+        if strategy.name != RECALL_STRATEGY:
+            schema["required"] = ["strategy", *schema.get("required", [])]
         choices.append(schema)
     return choices
 

@@ -23,7 +23,11 @@ PIPELINE_KEYS: Final = ("type", "transforms", "source", "sink", "extra_transform
 TRANSFORM_KEYS: Final = ("type", "name", "input", "config")
 MAIN_OUTPUTS: Final = ("out", "output", "main", "results")
 """Other ways to write a node's main output."""
-SIDE_OUTPUTS: Final = {"SlidingWindowJoin": ("late", "punctuations", "metrics"), "Reorder": ("late", "metrics")}
+SIDE_OUTPUTS: Final = {
+    "SlidingWindowJoin": ("late", "punctuations", "metrics"),
+    "SlidingWindowAggregate": ("late", "metrics", "syncs"),
+    "Reorder": ("late", "metrics"),
+}
 
 
 def read_template(ref: str, variables: Mapping[str, str]) -> Pipeline:
@@ -227,8 +231,10 @@ class _Template:
                 )
                 raise self._input_error(draft, fault)
             return {}
-        if wanted == "many":
+        if wanted == "named":
             return self._join_inputs(draft, given)
+        if wanted == "listed":
+            return self._listed_inputs(draft, given)
         if isinstance(given, dict) and len(given) == 1:
             ((label, given),) = given.items()
             return {"input": self._port(draft, given, label)}
@@ -247,11 +253,23 @@ class _Template:
             raise self._input_error(draft, f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs, got {len(given)}")
         return {label: self._port(draft, value, label) for label, value in given.items()}
 
+    def _listed_inputs(self, draft: _Draft, given: Any) -> dict[str, Port]:
+        if draft.before is not None:
+            given = draft.before
+        if not given:
+            raise self._input_error(draft, "has no input; add input: with a list of transforms")
+        if isinstance(given, dict):
+            given = list(given.values())
+        refs = given if isinstance(given, list) else [given]
+        return {str(i): self._port(draft, ref) for i, ref in enumerate(refs)}
+
     def _port(self, draft: _Draft, ref: Any, *label: str) -> Port:
         if isinstance(ref, list) and len(ref) == 1:
             ref = ref[0]
         if isinstance(ref, list | dict) and ref:
-            raise self._input_error(draft, "takes one transform, not several; merging is not supported", *label)
+            raise self._input_error(
+                draft, "takes one transform, not several; put them together with Flatten", *label
+            )
         if not isinstance(ref, str) or not ref:
             raise self._input_error(draft, f"must be the name of a transform, got {ref!r}", *label)
         name, _, output = ref.rpartition(".")

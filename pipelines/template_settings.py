@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from slackwater.pipelines.expression_text import Language, parse_text
-from slackwater.pipelines.graph import Config, Create, Filter, MapToFields, Read, Write
+from slackwater.pipelines.graph import Config, Create, Filter, Flatten, MapToFields, Read, Write
 from slackwater.plugins.documented import Documented
-from slackwater.transforms.config import JoinConfig, ReorderConfig, config_error
+from slackwater.transforms.config import AggregateConfig, JoinConfig, ReorderConfig, config_error
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import Expr, ExpressionError, Lit, Op
 
@@ -76,12 +76,16 @@ class MapSettings(Settings):
     """generic and sql are SQL; python is Python's expression syntax"""
 
 
+class FlattenSettings(Settings):
+    """Put the rows of several transforms together."""
+
+
 class Kind(NamedTuple):
     """A type of transform."""
 
     settings: type[BaseModel]
     build: Callable[[Mapping[str, Any]], Config]
-    inputs: Literal["none", "one", "many"]
+    inputs: Literal["none", "one", "named", "listed"]
 
 
 def _read(format: str) -> Kind:
@@ -129,6 +133,15 @@ def _join(given: Mapping[str, Any]) -> JoinConfig:
     return JoinConfig.read(dict(given))
 
 
+def _aggregate(given: Mapping[str, Any]) -> AggregateConfig:
+    return AggregateConfig.read(dict(given))
+
+
+def _flatten(given: Mapping[str, Any]) -> Flatten:
+    _validated(FlattenSettings, given)
+    return Flatten()
+
+
 def _reorder(given: Mapping[str, Any]) -> ReorderConfig:
     return ReorderConfig.read(dict(given))
 
@@ -140,8 +153,10 @@ TRANSFORMS: Final[dict[str, Kind]] = {
     "Create": Kind(CreateSettings, _create, "none"),
     "Filter": Kind(FilterSettings, _filter, "one"),
     "MapToFields": Kind(MapSettings, _map, "one"),
+    "Flatten": Kind(FlattenSettings, _flatten, "listed"),
     "Reorder": Kind(ReorderConfig, _reorder, "one"),
-    "SlidingWindowJoin": Kind(JoinConfig, _join, "many"),
+    "SlidingWindowAggregate": Kind(AggregateConfig, _aggregate, "one"),
+    "SlidingWindowJoin": Kind(JoinConfig, _join, "named"),
     "WriteToParquet": _write("parquet"),
     "WriteToCsv": _write("csv"),
     "WriteToJson": _write("json"),

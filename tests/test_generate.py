@@ -265,8 +265,8 @@ def test_knobs_are_documented_and_their_defaults_pass_their_own_check():
     [
         (
             {"dataset": "syn9"},
-            "dataset 'syn9' is not known; known: flights, flights_weather, news, nexmark, punct, soccer, syn2, syn3, syn4, zipf. "
-            "Check the spelling.",
+            "dataset 'syn9' is not known; known: flights, flights_weather, news, nexmark, punct, soccer, "
+            "syn2, syn3, syn4, zipf. Check the spelling.",
         ),
         (
             {"dataset": "zipf", "skew": 1},

@@ -96,7 +96,7 @@ def test_aliases_that_explode_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         ),
         (
             transforms(CREATE, CREATE_B, "{type: Filter, input: [A, B]}"),
-            "t.yaml:6: Filter.input: takes one transform, not several; merging is not supported",
+            "t.yaml:6: Filter.input: takes one transform, not several; put them together with Flatten",
         ),
         (
             transforms(CREATE, CREATE_B, "{type: Filter, input: Create}"),

@@ -1,4 +1,4 @@
-"""The settings of SlidingWindowJoin, as they stand in a template or in Python code."""
+"""The settings of joins, aggregates and Reorder, as they stand in a template or in Python code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OperatorConfig(Documented):
     arrival: str | dict[str, str] | None = None
     """column with the order of arrival over all inputs; default: the order of the rows, inputs taking turns"""
     disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": "max"})
-    """disorder strategy and its options"""
+    """disorder strategy and its options; a recall alone means the strategy result_slack"""
     guard: GuardConfig = GuardConfig()
     """limits on event times"""
     metrics: Duration | None = None
@@ -66,6 +66,23 @@ class JoinConfig(OperatorConfig):
     """joined rows, or the number of results per timestamp"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the join is split into by key"""
+
+
+class AggregateConfig(OperatorConfig):
+    """Settings of one sliding window aggregate."""
+
+    range: Duration
+    """how much time a window extent covers"""
+    slide: Duration | None = None
+    """time from one extent to the next; default: the range"""
+    group_by: str | list[str] = Field(default_factory=list)
+    """columns to group by; none makes one group of all rows"""
+    aggregates: dict[str, str]
+    """new column: count(*), or count, sum, avg, min or max of a column or an expression"""
+    having: str | None = None
+    """SQL condition on the group columns and the aggregates; groups that fail it are left out"""
+    shards: int = Field(default=1, ge=1, le=4096)
+    """parts that the groups are split into"""
 
 
 def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:

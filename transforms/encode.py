@@ -39,8 +39,12 @@ def time_unit(condition: Condition, schemas: Sequence[pa.Schema]) -> str:
         for cell in cells
         if cell.kind == "time"
     ]
-    units = [getattr(type_, "unit", "ms" if pa.types.is_date64(type_) else "s") for type_ in times]
-    return max(units, key=_TIME_UNITS.index, default="ms")
+    return max(map(unit_of, times), key=_TIME_UNITS.index, default="ms")
+
+
+def unit_of(type_: pa.DataType) -> str:
+    """Return the unit that holds every time of a type."""
+    return str(getattr(type_, "unit", "ms" if pa.types.is_date64(type_) else "s"))
 
 
 class CellEncoder:
@@ -89,6 +93,13 @@ def number_words(column: pa.Array, kind: str) -> Int64s:
         return int64s(column.cast(pa.int64(), safe=False))
     floats = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     return np.where(np.isnan(floats), np.nan, floats).view(np.int64)
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """Return a column of exact keys: without a dictionary, and decimals as text, which loses no digit."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(pa.string()) if pa.types.is_decimal(column.type) else column
 
 
 def time_words(column: pa.Array, unit: str) -> Int64s:

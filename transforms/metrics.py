@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +10,12 @@ import pyarrow as pa
 from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.plan import METRICS_SCHEMA, JoinPlan
+
+
+def metrics_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Return rows of ``Meter`` as rows of the metrics output."""
+    columns = [pa.array([row[field.name] for row in rows], field.type) for field in METRICS_SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=METRICS_SCHEMA)
 
 
 class Meter:
@@ -33,7 +39,7 @@ class Meter:
         self._latency += float(waited.sum())
         self._tuples += waited.size
 
-    def row(self, now: int, account: Accounting, buffered: int, said: Mapping[str, float]) -> pa.RecordBatch:
+    def row(self, now: int, account: Accounting, buffered: int, said: Mapping[str, float]) -> dict[str, Any]:
         """Return the row of the interval that ends at ``now``, and begin the next.
 
         Args:
@@ -58,8 +64,7 @@ class Meter:
             "latency_ms": self._mean(self._latency, self._tuples),
         }
         self._slack, self._arrivals, self._latency, self._tuples = 0.0, 0, 0.0, 0
-        columns = [pa.array([row[field.name]], field.type) for field in METRICS_SCHEMA]
-        return pa.RecordBatch.from_arrays(columns, schema=METRICS_SCHEMA)
+        return row
 
     def snapshot(self) -> Snapshot:
         sums = [self._slack, self._arrivals, self._latency, self._tuples]

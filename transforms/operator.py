@@ -7,7 +7,6 @@ are cut changes no result.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import pyarrow as pa
 from slackwater.plugins.contract import (
     NEVER,
     Arrivals,
-    Feedback,
     Float64s,
     Int64s,
     Matches,
@@ -28,8 +26,8 @@ from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.intake import Chunk, Intake, Taken
 from slackwater.transforms.kernels import rows as row_kernel
-from slackwater.transforms.metrics import Meter
 from slackwater.transforms.outputs import Counts, Outputs, late_batch
+from slackwater.transforms.pacing import Pacing
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.reorder import Emitted, ReorderBuffer
 from slackwater.transforms.rowstore import Beside, RowStore
@@ -37,20 +35,6 @@ from slackwater.transforms.rowstore import Beside, RowStore
 __all__ = ["Chunk", "Operator", "Outputs"]
 
 _RESULTS_AT_ONCE = 1 << 17
-_NO_FEEDBACK = (
-    np.empty(0, np.int8),
-    np.empty(0, np.int64),
-    np.empty(0, np.int64),
-    np.empty(0, np.bool_),
-    np.empty(0, np.int64),
-    np.empty(0, np.float64),
-)
-
-
-def _slack(progress: Int64s, bounds: Int64s) -> Int64s:
-    """Return the slack that arrivals met, without those at which nothing could be released yet."""
-    known = bounds != NEVER
-    return np.maximum(progress[known] - bounds[known], 0)
 
 
 class Operator:
@@ -71,20 +55,19 @@ class Operator:
         for store, rows in zip(self._stores, state.get("rows", []), strict=False):
             store.restore(rows)
         self.accounting = Accounting(plan.inputs, state.get("accounting"))
-        self.seconds = {"kernel": 0.0, "materialise": 0.0}
-        """Time spent buffering and joining, and making result rows of what was found."""
-        self._meter = Meter(plan, state.get("meter"))
-        every = plan.config.metrics
-        self._interval = self._disorder.interval or (None if every is None else setting.ticks(every))
-        self._newest = int(state.get("newest", NEVER))
+        self.seconds = {"kernel": 0.0, "materialise": 0.0, "adapt": 0.0}
+        """Time spent buffering and joining, making result rows of what was found, and adapting."""
+        self._pacing = Pacing(
+            plan, self._disorder, self.accounting, lambda: len(self._buffer), self.seconds, state
+        )
         self._released = int(state.get("released", 0))
         self._on_t = int(state.get("on_t", NEVER))
-        self._next_adapt: int | None = state.get("next_adapt")
-        self._feedback: list[tuple[Any, ...]] = [tuple(state["feedback"])] if "feedback" in state else []
+        self._due: list[list[Int64s]] = [[] for _ in self._stores]
+        """Where the rows of each input stand that go to the late output at the end of this step."""
 
     def push(self, chunk: Chunk) -> Outputs:
         """Take arrivals; return the results they complete and the rows they prove late."""
-        out = Outputs([], [], [])
+        out = Outputs([], [], [], [])
         self.accounting.receive(chunk.input)
         taken = self._intake.take(chunk)
         for which, reason, ts, arrival, rows in taken.refused:
@@ -92,31 +75,29 @@ class Operator:
             out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, rows))
         arrivals = self._store(taken)
         codes = taken.seq * 8 + arrivals.input
-        newest = np.maximum(np.maximum.accumulate(arrivals.progress), self._newest)
-        for part in self._intervals(out, newest):
+        newest = self._pacing.follow(arrivals.progress)
+        for part in self._pacing.intervals(out, newest):
             cut = arrivals.part(part)
             bounds = np.asarray(self._disorder.bounds(cut), np.int64)
-            slack = _slack(cut.progress, bounds)
-            self.accounting.hold(slack)
+            self._pacing.hold(cut.progress, bounds)
             started = time.perf_counter()
             emitted = self._buffer.push(cut.input, cut.ts, codes[part], bounds)
             self.seconds["kernel"] += time.perf_counter() - started
-            if self._interval is not None:
-                self._meter.arrive(slack)
-                self._meter.release(newest[part][emitted.at] - emitted.ts)
+            if self._pacing.measured:
+                self._pacing.release(newest[part][emitted.at] - emitted.ts)
             self._process(out, emitted)
-        self._newest = int(newest[-1]) if newest.size else self._newest
+        self._write_late(out)
         self.accounting.state(len(self._buffer) + self._join.live(), self.nbytes)
         self._compact()
         return out
 
     def finish(self) -> Outputs:
         """Release everything that is held, in timestamp order: the inputs have ended."""
-        out = Outputs([], [], [])
+        out = Outputs([], [], [], [])
         self._process(out, self._buffer.drain())
         self._counts.finish(out)
-        if self._interval is not None and self._newest != NEVER:
-            self._measure(out, self._newest)
+        self._pacing.finish(out)
+        self._write_late(out)
         self._compact()
         return out
 
@@ -135,7 +116,7 @@ class Operator:
     def snapshot(self) -> Snapshot:
         """Everything needed to go on in another process, as ``transforms.snapshot`` writes it."""
         self._compact(force=True)
-        state = {
+        return {
             "intake": self._intake.snapshot(),
             "disorder": self._disorder.snapshot(),
             "join": self._join.snapshot(),
@@ -145,13 +126,10 @@ class Operator:
             "counts": self._counts.pending,
             "rows": [store.snapshot() for store in self._stores],
             "accounting": self.accounting.snapshot(),
-            "meter": self._meter.snapshot(),
-            "newest": self._newest,
             "released": self._released,
             "on_t": self._on_t,
-            "next_adapt": self._next_adapt,
+            **self._pacing.snapshot(),
         }
-        return {**state, "feedback": list(self._gathered_feedback())} if self._feedback else state
 
     def _store(self, taken: Taken) -> Arrivals:
         """Keep the accepted rows, with the cells that keys and predicates read; return the arrivals.
@@ -161,7 +139,7 @@ class Operator:
         arrivals = taken.arrivals
         if getattr(self._disorder, "needs_cells", False):
             n = arrivals.ts.size
-            shown = np.zeros((n, self._plan.condition.width), np.int64), np.zeros(n, np.uint64)
+            shown = np.empty((n, self._plan.condition.width), np.int64), np.empty(n, np.uint64)
             arrivals = arrivals._replace(cells=shown[0], nulls=shown[1])
         for i, (batch, at) in enumerate(zip(taken.rows, taken.of_input, strict=True)):
             if at.size:
@@ -171,35 +149,6 @@ class Operator:
                 if arrivals.cells is not None and arrivals.nulls is not None:
                     arrivals.cells[at], arrivals.nulls[at] = cells, nulls
         return arrivals
-
-    def _intervals(self, out: Outputs, newest: Int64s) -> Iterator[slice]:
-        """Cut a chunk before each arrival that moves stream time into the next interval.
-
-        There the disorder strategy adapts and a row of metrics is written.
-        """
-        interval = self._interval
-        if interval is None or not newest.size:
-            yield slice(0, newest.size)
-            return
-        if self._next_adapt is None:
-            self._next_adapt = int(newest[0]) + interval
-        start = 0
-        while start < newest.size:
-            stop = int(np.searchsorted(newest, self._next_adapt))
-            if stop > start:
-                yield slice(start, stop)
-                start = stop
-            if start < newest.size:
-                now = int(newest[start])
-                if self._disorder.interval is not None:
-                    self._disorder.adapt(Feedback(now, *self._gathered_feedback()))
-                    self._feedback.clear()
-                self._measure(out, now)
-                self._next_adapt += -(-(now + 1 - self._next_adapt) // interval) * interval
-
-    def _measure(self, out: Outputs, now: int) -> None:
-        report = getattr(self._disorder, "report", dict)
-        out.metrics.append(self._meter.row(now, self.accounting, len(self._buffer), report()))
 
     def _process(self, out: Outputs, emitted: Emitted) -> None:
         """Join what the reorder buffer emitted, in runs that the memory limit allows.
@@ -233,27 +182,24 @@ class Operator:
         released = Released(inputs, emitted.code >> 3, emitted.ts, emitted.late, cells, nulls)
         if emitted.late.any():
             for i in range(len(self._stores)):
-                self._report(out, i, "too_late", released.seq[released.late & (inputs == i)])
+                self._due[i].append(self._stores[i].report(released.seq[released.late & (inputs == i)]))
         found: list[Matches] = []
+        sizes: list[tuple[Int64s, Float64s]] = []
         started = time.perf_counter()
         for matches in self._join.step(released):
-            self._account(released, delay, matches)
+            self.accounting.state(len(self._buffer) + self._join.live(), 0)
+            sizes.append((matches.join_size, matches.cross_size))
             found.append(matches)
             if sum(len(m.rows) for m in found) >= _RESULTS_AT_ONCE:
                 started = self._deliver(out, released, found, started)
         self._deliver(out, released, found, started)
+        join_size, cross_size = map(np.concatenate, zip(*sizes, strict=True))
+        self.accounting.join(released.input, released.late, self._gone(released), join_size)
+        self._pacing.learn(released.input, released.ts, delay, released.late, join_size, cross_size)
 
-    def _account(self, released: Released, delay: Int64s, matches: Matches) -> None:
-        part = slice(matches.start, matches.stop)
-        seen = (released.input[part], released.ts[part], delay[part], released.late[part])
-        self.accounting.join(seen[0], seen[3], self._gone(released, part), matches.join_size)
-        self.accounting.state(len(self._buffer) + self._join.live(), 0)
-        if self._disorder.interval is not None:
-            self._feedback.append((*seen, matches.join_size, matches.cross_size))
-
-    def _gone(self, released: Released, part: slice) -> Float64s:
+    def _gone(self, released: Released) -> Float64s:
         """For the late tuples of a run, the share of their partners' time span that the join has passed."""
-        late, ts = released.late[part], released.ts[part]
+        late, ts = released.late, released.ts
         if not late.any():
             self._on_t = int(ts[-1])
             return np.empty(0)
@@ -261,7 +207,7 @@ class Operator:
         self._on_t = int(newest[-1])
         own = np.asarray(self._plan.windows, np.float64)
         others = (own.sum() - own) / max(1, len(own) - 1)
-        which = released.input[part][late]
+        which = released.input[late]
         share = (others[which] + newest[late] - ts[late]) / np.maximum(own[which] + others[which], 1.0)
         return np.asarray(np.minimum(1.0, share), np.float64)
 
@@ -305,18 +251,23 @@ class Operator:
             order = np.lexsort((held.seq[alive], tuples.input, tuples.ts, scores))
             victims[alive[order[: alive.size - room]]] = True
         for i in range(len(self._stores)):
-            shed = self._report(out, i, "shed", held.seq[victims & (held.input == i)])
-            self.accounting.reject(i, "shed", shed)
+            at = self._stores[i].report(np.sort(held.seq[victims & (held.input == i)]))
+            self._write(out, i, "shed", at)
+            self.accounting.reject(i, "shed", int(at.size))
         self._join.evict(victims | expired)
 
-    def _report(self, out: Outputs, which: int, reason: str, seqs: Int64s) -> int:
-        """Write rows to the late output, those that are not in it yet; return how many they were."""
-        store = self._stores[which]
-        at = store.report(np.sort(seqs) if reason == "shed" else seqs)
+    def _write_late(self, out: Outputs) -> None:
+        """Write the rows that came too late in this step, at once: they may be few in each of many intervals."""
+        for i, places in enumerate(self._due):
+            if places:
+                self._write(out, i, "too_late", np.concatenate(places))
+                places.clear()
+
+    def _write(self, out: Outputs, which: int, reason: str, at: Int64s) -> None:
         if at.size:
+            store = self._stores[which]
             ts, arrival = store.beside.ts[at], store.beside.arrival[at]
             out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, store.batch(at)))
-        return int(at.size)
 
     def _compact(self, force: bool = False) -> None:
         """Forget rows that nothing refers to, once they are the larger part of what is stored."""
@@ -339,8 +290,3 @@ class Operator:
                 for c in self._encoder.text_cells(i)
             ]
             self._encoder.dictionary.forget(np.concatenate(used) if used else np.empty(0, np.int64))
-
-    def _gathered_feedback(self) -> tuple[Any, ...]:
-        if not self._feedback:
-            return _NO_FEEDBACK
-        return tuple(np.concatenate(arrays) for arrays in zip(*self._feedback, strict=True))

@@ -18,6 +18,8 @@ class Outputs(NamedTuple):
     results: list[pa.RecordBatch]
     late: list[pa.RecordBatch]
     metrics: list[pa.RecordBatch]
+    syncs: list[pa.RecordBatch]
+    """Ends of window extents, of an aggregate."""
 
 
 def late_batch(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from slackwater.plugins.contract import DisorderStrategy, JoinStrategy, Setting, SheddingStrategy
 from slackwater.plugins.manager import OptionError, manager
 from slackwater.plugins.options import Duration
-from slackwater.transforms.condition import Condition
+from slackwater.transforms.condition import Cell, Condition
 from slackwater.transforms.config import JoinConfig, OperatorConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import ExpressionError
@@ -45,6 +45,8 @@ METRICS_SCHEMA: Final = pa.schema(
         ("latency_ms", pa.float64()),
     ]
 )
+RECALL_STRATEGY: Final = "result_slack"
+"""The disorder strategy of settings that state a recall and name none."""
 REASONS: Final = ("too_late", "shed", "bad_record", "future_time", "punctuation_violated")
 
 
@@ -65,7 +67,7 @@ class JoinPlan:
     shedding: SheddingStrategy
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("condition", "setting", "result_schema")}
+        return {field.name: self.__dict__[field.name] for field in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -80,6 +82,16 @@ class JoinPlan:
         """The condition, bound to the inputs."""
         return Condition(self.config.where, self.schemas)
 
+    @property
+    def side_outputs(self) -> tuple[str, ...]:
+        """Names of the outputs besides the main one."""
+        return ("late", "punctuations", "metrics")
+
+    def shard_cells(self, which: int) -> list[Cell]:
+        """Columns of input ``which`` that decide on a row's shard."""
+        cells = self.condition.shard_columns
+        return [] if cells is None else [cells[which]]
+
     @cached_property
     def setting(self) -> Setting:
         """What the strategies' logic objects are built with."""
@@ -92,12 +104,12 @@ class JoinPlan:
         ts = pa.field("ts", self.time_type)
         if self.config.output == "counts":
             return pa.schema([ts, pa.field("count", pa.int64())])
-        fields = [
+        columns = [
             pa.field(f"{name}_{field.name}", field.type)
             for name, schema in self.schemas.items()
             for field in schema
         ]
-        return pa.schema([*fields, ts])
+        return pa.schema([*columns, ts])
 
     def result_batch(self, columns: list[Any], ts: pa.Array) -> pa.RecordBatch:
         """Return results as rows: the columns of every input's member, and the results' timestamps."""
@@ -171,8 +183,18 @@ def bind_times(
 
 
 def bind_disorder(config: OperatorConfig, schemas: Mapping[str, pa.Schema]) -> DisorderStrategy:
-    """Return the disorder strategy; raise ConfigError if the inputs lack what it reads."""
-    strategy: DisorderStrategy = make_strategy("disorder", config.disorder)
+    """Return the disorder strategy; raise ConfigError if the inputs lack what it reads.
+
+    Settings that state a recall and name no strategy mean ``RECALL_STRATEGY``.
+    """
+    named = {"strategy": RECALL_STRATEGY} if "recall" in config.disorder else {}
+    strategy: DisorderStrategy = make_strategy("disorder", {**named, **config.disorder})
+    if strategy.learns_from_results and len(schemas) < MIN_INPUTS:
+        raise ConfigError(
+            f"strategy {strategy.name!r} learns from the results of joins, and there is one input; use another, "
+            "such as drop_ratio or quality_driven",
+            "disorder",
+        )
     if strategy.reads_clock and config.arrival is None:
         raise ConfigError(
             f"strategy {strategy.name!r} needs times of arrival; name their column with arrival", "disorder"
@@ -276,12 +298,17 @@ def _windows(config: JoinConfig, names: Sequence[str], unit: str) -> tuple[int, 
             size = Duration.parse(sizes[name])
         except ValueError as error:
             raise ConfigError(str(error), *path) from None
-        if size <= 0:
-            raise ConfigError(f"must be longer than 0, got {size}", *path)
-        if size % NANOS[unit]:
-            raise ConfigError(f"must be a whole number of {unit}, the unit of the event times, got {size}", *path)
-        ticks.append(size // NANOS[unit] - (closed == "right"))
+        ticks.append(whole_ticks(size, unit, *path) - (closed == "right"))
     return tuple(ticks)
+
+
+def whole_ticks(size: Duration, unit: str, *path: str) -> int:
+    """Return a length of time in ticks; raise ConfigError unless it is a whole number of them, and not 0."""
+    if size <= 0:
+        raise ConfigError(f"must be longer than 0, got {size}", *path)
+    if size % NANOS[unit]:
+        raise ConfigError(f"must be a whole number of {unit}, the unit of the event times, got {size}", *path)
+    return size // NANOS[unit]
 
 
 def make_strategy(stage: str, options: Mapping[str, Any]) -> Any:

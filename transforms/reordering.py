@@ -58,6 +58,10 @@ class ReorderPlan(JoinPlan):
     """A plan whose results are the rows of its one input."""
 
     @property
+    def side_outputs(self) -> tuple[str, ...]:
+        return ("late", "metrics")
+
+    @property
     def result_schema(self) -> pa.Schema:
         (schema,) = self.schemas.values()
         return schema

@@ -9,7 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.plugins.contract import Int64s
-from slackwater.transforms.encode import int64s, number_words, text_buffers, time_unit, time_words, valid_mask
+from slackwater.transforms.encode import (
+    int64s,
+    number_words,
+    plain,
+    text_buffers,
+    time_unit,
+    time_words,
+    unit_of,
+    valid_mask,
+)
 from slackwater.transforms.kernels import strings
 from slackwater.transforms.operator import Chunk
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
@@ -49,22 +58,22 @@ def in_arrival_order(batches: Sequence[pa.RecordBatch], arrivals: Sequence[Int64
 def shards_of(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
     """Return the shard of each row: by the key that all inputs share, the same in every process."""
     n = batch.num_rows
-    cells = plan.condition.shard_columns
-    if plan.config.shards == 1 or cells is None:
-        return np.zeros(n, np.int64)
-    cell = cells[which]
-    column = batch.column(cell.column)
-    hashes = np.empty(n, np.int64)
-    if cell.kind == "text":
-        strings.hash_strings(*text_buffers(column), hashes)
-    elif cell.kind == "time":
-        unit = time_unit(plan.condition, list(plan.schemas.values()))
-        strings.hash_ints(time_words(column, unit), hashes)
-    else:
-        strings.hash_ints(number_words(column, cell.kind), hashes)
-    shard = (hashes & np.int64(0x7FFFFFFFFFFFFFFF)) % plan.config.shards
-    shard[~valid_mask(column)] = 0
-    return shard
+    cells = plan.shard_cells(which) if plan.config.shards > 1 else []
+    total = np.zeros(n, np.int64)
+    for cell in cells:
+        column = batch.column(cell.column)
+        hashes = np.empty(n, np.int64)
+        if cell.kind == "text":
+            strings.hash_strings(*text_buffers(plain(column)), hashes)
+        elif cell.kind == "time":
+            # Times of different inputs that are equal must go to the same shard, whatever their units.
+            unit = time_unit(plan.condition, list(plan.schemas.values())) if len(plan.inputs) > 1 else None
+            strings.hash_ints(time_words(column, unit or unit_of(column.type)), hashes)
+        else:
+            strings.hash_ints(number_words(column, cell.kind), hashes)
+        hashes[~valid_mask(column)] = 0
+        total = total * 31 + hashes
+    return (total & np.int64(0x7FFFFFFFFFFFFFFF)) % plan.config.shards
 
 
 def split_by_shard(batch: pa.RecordBatch, shards: Int64s) -> list[tuple[int, pa.RecordBatch]]:

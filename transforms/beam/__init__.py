@@ -19,6 +19,14 @@ from slackwater.transforms.beam.arrow import ArrowBatchCoder
 from slackwater.transforms.beam.join import ArrowJoin
 from slackwater.transforms.beam.outputs import JoinOutputs
 from slackwater.transforms.beam.reorder import Reorder
+from slackwater.transforms.beam.sliding_window_aggregate import SlidingWindowAggregate
 from slackwater.transforms.beam.sliding_window_join import SlidingWindowJoin
 
-__all__ = ["ArrowBatchCoder", "ArrowJoin", "JoinOutputs", "Reorder", "SlidingWindowJoin"]
+__all__ = [
+    "ArrowBatchCoder",
+    "ArrowJoin",
+    "JoinOutputs",
+    "Reorder",
+    "SlidingWindowAggregate",
+    "SlidingWindowJoin",
+]

@@ -22,7 +22,6 @@ from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 
 BATCH_ROWS: Final = 1 << 14
-SIDE_OUTPUTS: Final = ("late", "punctuations", "metrics")
 ACCOUNTING: Final = "accounting"
 """Tag of the internal output with one account per shard, as bytes."""
 
@@ -147,12 +146,15 @@ def join_batches(
         split = SplitBatches(plan, which) if reader is None else BatchRows(plan, which, reader)
         step = beam.ParDo(split).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
         steps.append(inputs[name] | f"Batch {name}" >> step)
-    joined = (
-        tuple(steps)
-        | "Flatten" >> beam.Flatten()
-        | "Join" >> beam.ParDo(JoinShard(plan, numbered)).with_outputs(*SIDE_OUTPUTS, ACCOUNTING, main=MAIN)
+    pieces_of_all = tuple(steps) | "Flatten" >> beam.Flatten()
+    if len(steps) == 1:
+        # Flatten keeps the stateful step apart from those before it only if it has several inputs. FnApiRunner
+        # fuses them otherwise, and of two stateful steps in one stage it fires the timer of one.
+        pieces_of_all |= "Apart" >> beam.transforms.util.ReshufflePerKey()
+    joined = pieces_of_all | "Join" >> beam.ParDo(JoinShard(plan, numbered)).with_outputs(
+        *plan.side_outputs, ACCOUNTING, main=MAIN
     )
-    outputs = {tag: joined[tag] for tag in (MAIN, *SIDE_OUTPUTS, ACCOUNTING)}
+    outputs = {tag: joined[tag] for tag in (MAIN, *plan.side_outputs, ACCOUNTING)}
     for tag, pcollection in outputs.items():
         pcollection.element_type = bytes if tag == ACCOUNTING else pa.RecordBatch
     return outputs
@@ -173,7 +175,7 @@ class ArrowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
     """A join of PCollections of Arrow record batches, for pipelines that never unpack rows.
 
     Takes ``{input: PCollection[pa.RecordBatch]}``. Batches may carry the hidden arrival column; results and
-    late rows do. Returns a mapping with the tags ``out``, ``late``, ``punctuations``, ``metrics`` (record
+    late rows do. Returns a mapping with the tags ``out``, those of the plan's ``side_outputs`` (record
     batches) and ``accounting`` (bytes for ``Account.loads``, one per shard that had rows).
     """
 

@@ -36,7 +36,7 @@ class JoinOutputs(dict[str, beam.PCollection]):
 
     @property
     def main(self) -> beam.PCollection:
-        """Joined rows, or counts."""
+        """Joined rows, counts, or aggregates."""
         return self[MAIN]
 
     @property
@@ -48,6 +48,11 @@ class JoinOutputs(dict[str, beam.PCollection]):
     def punctuations(self) -> beam.PCollection:
         """Punctuations that hold for the results."""
         return self["punctuations"]
+
+    @property
+    def syncs(self) -> beam.PCollection:
+        """Ends of window extents."""
+        return self["syncs"]
 
     @property
     def metrics(self) -> beam.PCollection:

@@ -85,7 +85,7 @@ def row_schema(name: str, element_type: Any, whole: Collection[str] = ()) -> Row
             )
         as_whole = column in whole and pa.types.is_floating(arrow)
         columns.append((column, pa.int64() if as_whole else arrow))
-        types[column] = (int | None) if as_whole else type_
+        types[column] = optional(int) if as_whole else type_
     return RowSchema(pa.schema(columns), types)
 
 
@@ -111,7 +111,7 @@ def beam_type(type_: pa.DataType) -> Any:
     if pa.types.is_dictionary(type_):
         return beam_type(type_.value_type)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        return Sequence[beam_type(type_.value_type)] | None  # type: ignore[misc]
+        return optional(Sequence[beam_type(type_.value_type)])  # type: ignore[misc]
     exact = {
         arrow: python for python, arrow in _ARROW.items() if python not in (int, float, bool, datetime.datetime)
     }
@@ -124,7 +124,12 @@ def beam_type(type_: pa.DataType) -> Any:
         (pa.types.is_null, str),
     ]
     python = exact.get(type_) or next((found for test, found in tests if test(type_)), Any)
-    return Any if python is Any else python | None
+    return Any if python is Any else optional(python)
+
+
+def optional(type_: Any) -> Any:
+    """Return the type of values that may be missing, in the way that Beam knows: to it, ``T | None`` is Any."""
+    return typing.Optional[type_]  # noqa: UP045
 
 
 class RowReader:

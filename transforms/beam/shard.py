@@ -12,7 +12,8 @@ from slackwater.plugins.contract import Int64s
 from slackwater.transforms import snapshot
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import int64s
-from slackwater.transforms.operator import Chunk, Operator
+from slackwater.transforms.operator import Chunk
+from slackwater.transforms.operators import open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of, split_by_shard
 
@@ -97,7 +98,9 @@ def _in_place_order(schema: pa.Schema, found: list[pa.RecordBatch]) -> tuple[pa.
 def run_shard(
     plan: JoinPlan, shard: int, parts: Iterable[tuple[int, pa.RecordBatch]], numbered: bool
 ) -> Iterator[tuple[str, pa.RecordBatch] | Account]:
-    """Join a whole shard; yield ("out", "late" or "metrics", batch) as they come and the account at the end.
+    """Run a whole shard; yield (output, batch) as they come and the account at the end.
+
+    Outputs are "out", "late", "metrics" and "syncs".
 
     Args:
         plan: the join.
@@ -105,8 +108,8 @@ def run_shard(
         parts: what ``pieces`` made of all rows of the shard, in any order, each with its input.
         numbered: whether batches get the hidden column with the number of each row.
     """
-    operator = Operator(plan)
-    outputs = {tag: _Collector(shard, numbered) for tag in ("out", "late", "metrics")}
+    operator = open_operator(plan)
+    outputs = {tag: _Collector(shard, numbered) for tag in ("out", "late", "metrics", "syncs")}
     for chunk in chunks(plan, parts):
         for tag, batches in zip(outputs, operator.push(chunk), strict=True):
             yield from ((tag, batch) for batch in outputs[tag].add(batches))

@@ -8,13 +8,14 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.typehints.decorators import no_annotations
 
-from slackwater.transforms.beam.join import SIDE_OUTPUTS, join_batches, refuse_unbounded
+from slackwater.transforms.beam.join import join_batches, refuse_unbounded
 from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
 from slackwater.transforms.beam.rows import (
     RowReader,
     RowSchema,
     arrow_row_schema,
     beam_type,
+    optional,
     row_schema,
     unpack,
 )
@@ -25,8 +26,8 @@ from slackwater.transforms.plan import MAX_INPUTS, METRICS_SCHEMA, MIN_INPUTS, J
 LATE_TYPES: Final[dict[str, Any]] = {
     "input": str,
     "reason": str,
-    "ts": int | None,
-    "arrival": int | None,
+    "ts": optional(int),
+    "arrival": optional(int),
     "row": str,
 }
 JSON_TYPES: Final[dict[str, Any]] = {"json": str}
@@ -48,7 +49,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         arrival: Integer column with the order of arrival over all inputs, or {input: column}; default is the
             order in which the runner delivers the rows, which only in-process runners keep.
         time_unit: Unit of integer event times: s, ms, us or ns.
-        disorder: Disorder strategy and its options, such as {strategy: fixed, slack: 2s}.
+        disorder: Disorder strategy and its options, such as {recall: 0.99} or {strategy: fixed, slack: 2s}.
         join: Join strategy and its options.
         shedding: Shedding strategy and its options.
         output: Joined rows, or counts for the number of results per timestamp.
@@ -114,13 +115,12 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
             if pcollection.element_type is not pa.RecordBatch
         }
         batches = join_batches(inputs, plan, readers)
-        late, punctuations, metrics = (batches[tag] for tag in SIDE_OUTPUTS)
         return JoinOutputs(
             {
                 MAIN: unpack(batches[MAIN], "Rows", _result_types(plan, schemas)),
-                "late": unpack(late, "Late rows", LATE_TYPES),
-                "punctuations": unpack(punctuations, "Punctuation rows", JSON_TYPES),
-                "metrics": unpack(metrics, "Metric rows", METRIC_TYPES),
+                "late": unpack(batches["late"], "Late rows", LATE_TYPES),
+                "punctuations": unpack(batches["punctuations"], "Punctuation rows", JSON_TYPES),
+                "metrics": unpack(batches["metrics"], "Metric rows", METRIC_TYPES),
             }
         )
 

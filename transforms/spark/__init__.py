@@ -1,4 +1,4 @@
-"""Sliding window joins for any PySpark program, streaming or batch.
+"""Sliding window joins and aggregates for any PySpark program, streaming or batch.
 
     from slackwater.transforms.spark import sliding_window_join
 
@@ -8,7 +8,7 @@
     )
     joined.results.writeStream.format("parquet").option(...).start()
 
-The settings are those of a template's ``SlidingWindowJoin``.
+The settings are those of a template's ``SlidingWindowJoin``, ``SlidingWindowAggregate`` or ``Reorder``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slackwater.transforms.spark.join import JoinOutputs, reorder, sliding_window_join
+    from slackwater.transforms.spark.join import (
+        JoinOutputs,
+        reorder,
+        sliding_window_aggregate,
+        sliding_window_join,
+    )
 
-__all__ = ["JoinOutputs", "reorder", "sliding_window_join"]
+__all__ = ["JoinOutputs", "reorder", "sliding_window_aggregate", "sliding_window_join"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""``sliding_window_join``: from DataFrames to DataFrames."""
+"""``sliding_window_join`` and its kin: from DataFrames to DataFrames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
-from slackwater.transforms.config import JoinConfig, ReorderConfig
+from slackwater.transforms.aggregating import bind_aggregate
+from slackwater.transforms.config import AggregateConfig, JoinConfig, ReorderConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
 from slackwater.transforms.reordering import INPUT, bind_reorder
@@ -26,6 +27,7 @@ from slackwater.transforms.spark.packing import (
     OUTPUT_ARROW,
     PACKED,
     RESULT,
+    SYNC,
     Packed,
     from_blob,
     pack,
@@ -63,6 +65,8 @@ class JoinOutputs:
     """Empty: no strategy propagates punctuations yet."""
     metrics: DataFrame
     """A row per shard and interval; see the setting ``metrics``."""
+    syncs: DataFrame
+    """Of an aggregate, the ends of its extents; else empty."""
     packed: DataFrame
     """Everything the shards gave, as rows of ``packing.OUTPUT``."""
     plan: JoinPlan
@@ -115,6 +119,24 @@ def reorder(rows: DataFrame, **settings: Any) -> JoinOutputs:
     return _apply(plan, {INPUT: rows})
 
 
+def sliding_window_aggregate(rows: DataFrame, **settings: Any) -> JoinOutputs:
+    """Aggregate rows over sliding windows, tolerating disorder as the settings say.
+
+    Streaming and batch as in ``sliding_window_join``. ``results`` has a row for each group of each extent that is
+    complete, ``syncs`` one for the end of each.
+
+    Args:
+        rows: the input.
+        settings: as in a template's ``SlidingWindowAggregate``: ``time``, ``range``, ``slide``, ``group_by``,
+            ``aggregates``, ``having``, ``arrival``, ``disorder``, ``shards``, ….
+
+    Raises:
+        ConfigError: A setting is wrong or does not fit the columns.
+    """
+    plan = bind_aggregate(AggregateConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
+    return _apply(plan, {INPUT: rows})
+
+
 def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
     """Pack the inputs by shard, run the shards, and take their outputs apart."""
     partitions = int(next(iter(streams.values())).sparkSession.conf.get("spark.sql.shuffle.partitions"))
@@ -147,6 +169,7 @@ def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
         late=_of_kind(packed, LATE, LATE_SCHEMA),
         punctuations=empty,
         metrics=_of_kind(packed, METRICS, METRICS_SCHEMA),
+        syncs=_of_kind(packed, SYNC, plan.result_schema),
         packed=packed,
         plan=plan,
     )

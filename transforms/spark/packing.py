@@ -27,7 +27,7 @@ OUTPUT: Final = "shard int, kind string, number int, blob binary"
 OUTPUT_ARROW: Final = pa.schema(
     [("shard", pa.int32()), ("kind", pa.string()), ("number", pa.int32()), ("blob", pa.binary())]
 )
-RESULT, LATE, METRICS, ACCOUNT = "result", "late", "metrics", "account"
+RESULT, LATE, METRICS, SYNC, ACCOUNT = "result", "late", "metrics", "sync", "account"
 
 MARKS: Final = -1
 ENDED: Final = (1 << 63) - 1

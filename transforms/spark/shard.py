@@ -13,7 +13,8 @@ from slackwater.transforms import ipc
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import int64s
-from slackwater.transforms.operator import Chunk, Operator, Outputs
+from slackwater.transforms.operator import Chunk, Outputs
+from slackwater.transforms.operators import open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import in_arrival_order
 from slackwater.transforms.spark.packing import (
@@ -23,6 +24,7 @@ from slackwater.transforms.spark.packing import (
     MARKS,
     METRICS,
     RESULT,
+    SYNC,
     Packed,
     blobs_of,
     from_blob,
@@ -47,7 +49,7 @@ class Shard:
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
         self._plan = plan
-        self._operator = Operator(plan, snapshot["operator"] if snapshot else None)
+        self._operator = open_operator(plan, snapshot["operator"] if snapshot else None)
         self._waiting: list[pa.RecordBatch | None] = [None] * len(plan.inputs)
         self._numbered = int(snapshot["numbered"]) if snapshot else 0
         if snapshot:
@@ -137,7 +139,7 @@ def read_account(plan: JoinPlan, blob: bytes) -> tuple[Accounting, list[str]]:
 
 
 def _packed(outputs: Outputs) -> Iterator[Output]:
-    for kind, batches in zip((RESULT, LATE, METRICS), outputs, strict=True):
+    for kind, batches in zip((RESULT, LATE, METRICS, SYNC), outputs, strict=True):
         for blob in blobs_of(batches):
             yield kind, blob
 

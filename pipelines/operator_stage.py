@@ -1,0 +1,161 @@
+"""An operator at work in the embedded runner: merges its inputs by arrival and feeds a shard each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from slackwater.pipelines.graph import ARRIVAL, Port
+from slackwater.plugins.contract import Int64s
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.operators import open_operator
+from slackwater.transforms.outputs import Outputs
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of, split_by_shard
+
+NOTHING_YET: Final = -(1 << 62)
+_ENDED: Final = 1 << 62
+_PIECE_ROWS: Final = 1 << 15
+
+Emit = Callable[[Port, pa.RecordBatch], None]
+
+
+class OperatorStage:
+    """Merges its inputs by arrival and feeds one operator per shard.
+
+    Args:
+        name: name of the node.
+        plan: what it does.
+        held: inputs whose rows are not in order of arrival; they are kept until the input ends, then sorted.
+        emit: takes what comes out.
+        end: takes the ends of the outputs.
+    """
+
+    def __init__(
+        self, name: str, plan: JoinPlan, held: frozenset[str], emit: Emit, end: Callable[[Port], None]
+    ) -> None:
+        self.plan = plan
+        self._name, self._held, self._emit, self._end = name, held, emit, end
+        self.operators = [open_operator(plan) for _ in range(plan.config.shards)]
+        self._pool = ThreadPoolExecutor(2) if len(self.operators) > 1 else None
+        self._pending: list[list[tuple[Int64s, pa.RecordBatch]]] = [[] for _ in plan.inputs]
+        self._frontier = [NOTHING_YET] * len(plan.inputs)
+        self._done = NOTHING_YET
+        self._emitted = dict.fromkeys(("", *plan.side_outputs), 0)
+
+    def most_behind(self) -> list[str]:
+        """Inputs that have not ended, the one furthest behind in arrival order first."""
+        order = np.argsort(self._frontier, kind="stable")
+        return [self.plan.inputs[i] for i in order if self._frontier[i] != _ENDED]
+
+    def push(self, label: str, batch: pa.RecordBatch) -> None:
+        i = self.plan.inputs.index(label)
+        if not batch.num_rows:
+            return
+        arrival = arrival_numbers(self.plan, i, batch)
+        oldest = int(arrival.min())
+        if oldest < self._done:
+            raise SlackwaterError(
+                f"{self._name}: arrival of input {label!r} goes back from {self._done} to {oldest}; sort the "
+                "rows by arrival, or read the column straight from a file"
+            )
+        self._pending[i].append((arrival, batch))
+        if label in self._held:
+            return
+        self._frontier[i] = max(self._frontier[i], int(arrival.max()))
+        self._advance()
+
+    def end(self, label: str) -> None:
+        i = self.plan.inputs.index(label)
+        if label in self._held:
+            self._sort(i)
+        self._frontier[i] = _ENDED
+        self._advance()
+        if all(frontier == _ENDED for frontier in self._frontier):
+            self._deliver([operator.finish() for operator in self.operators])
+            if self._pool is not None:
+                self._pool.shutdown()
+            for output in self._emitted:
+                self._end(Port(self._name, output))
+
+    def accounting(self) -> Accounting:
+        """What became of every row, over all shards."""
+        total = Accounting(self.plan.inputs)
+        for operator in self.operators:
+            total += operator.accounting
+        return total
+
+    def warnings(self) -> list[str]:
+        """Warnings of all shards, each once."""
+        return [f"{self._name}: {w}" for w in dict.fromkeys(w for op in self.operators for w in op.warnings)]
+
+    def _advance(self) -> None:
+        """Process every row that came before what any input may still bring."""
+        cut = min(self._frontier)
+        if cut <= self._done:
+            return
+        taken = [self._take(i, cut) for i in range(len(self._pending))]
+        self._done = cut
+        if not any(len(arrival) for arrival, _ in taken):
+            return
+        if self._pool is None:
+            chunk = in_arrival_order([batch for _, batch in taken], [arrival for arrival, _ in taken])
+            self._deliver([self.operators[0].push(chunk)])
+            return
+        parts: list[list[tuple[Int64s, pa.RecordBatch]]] = []
+        for i, (arrival, batch) in enumerate(taken):
+            shards = shards_of(self.plan, i, batch)
+            rows = dict(split_by_shard(batch, shards))
+            empty = batch.slice(0, 0)
+            parts.append([(arrival[shards == s], rows.get(s, empty)) for s in range(len(self.operators))])
+        chunks = [
+            in_arrival_order([part[s][1] for part in parts], [part[s][0] for part in parts])
+            for s in range(len(self.operators))
+        ]
+        self._deliver(
+            list(self._pool.map(lambda pair: pair[0].push(pair[1]), zip(self.operators, chunks, strict=True)))
+        )
+
+    def _sort(self, i: int) -> None:
+        """Put everything that an input has brought in order of arrival, in pieces to be taken one by one."""
+        if not self._pending[i]:
+            return
+        arrival = np.concatenate([arrival for arrival, _ in self._pending[i]])
+        order = np.argsort(arrival, kind="stable")
+        rows = pa.concat_batches([batch for _, batch in self._pending[i]]).take(pa.array(order))
+        pieces = [slice(start, start + _PIECE_ROWS) for start in range(0, len(order), _PIECE_ROWS)]
+        self._pending[i] = [(arrival[order[p]], rows.slice(p.start, _PIECE_ROWS)) for p in pieces]
+
+    def _take(self, i: int, cut: int) -> tuple[Int64s, pa.RecordBatch]:
+        """Remove and return the rows of an input that arrived before ``cut``."""
+        arrivals, batches, left = [], [], []
+        for arrival, batch in self._pending[i]:
+            if int(arrival.max()) < cut:
+                arrivals.append(arrival)
+                batches.append(batch)
+                continue
+            early = arrival < cut
+            if early.any():
+                arrivals.append(arrival[early])
+                batches.append(batch.filter(pa.array(early)))
+                arrival, batch = arrival[~early], batch.filter(pa.array(~early))
+            left.append((arrival, batch))
+        self._pending[i] = left
+        if not batches:
+            schema = self.plan.schemas[self.plan.inputs[i]].append(pa.field(ARRIVAL, pa.int64()))
+            return np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=schema)
+        return np.concatenate(arrivals), batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    def _deliver(self, outputs: list[Outputs]) -> None:
+        for given in outputs:
+            for output, batches in zip(("", "late", "metrics", "syncs"), given, strict=True):
+                for batch in batches:
+                    first = self._emitted[output]
+                    self._emitted[output] += batch.num_rows
+                    number = pa.array(np.arange(first, first + batch.num_rows))
+                    self._emit(Port(self._name, output), batch.append_column(ARRIVAL, number))

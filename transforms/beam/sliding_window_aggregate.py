@@ -1,0 +1,106 @@
+"""SlidingWindowAggregate: aggregates over the extents of a sliding window."""
+
+# Annotations stay objects here: Beam YAML makes the config schema of the constructor's.
+
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.typehints.decorators import no_annotations
+
+from slackwater.transforms.aggregating import INPUT, bind_aggregate
+from slackwater.transforms.beam.join import join_batches, refuse_unbounded
+from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
+from slackwater.transforms.beam.rows import RowReader, arrow_row_schema, row_schema, unpack
+from slackwater.transforms.beam.sliding_window_join import LATE_TYPES, METRIC_TYPES
+from slackwater.transforms.config import AggregateConfig
+
+
+class SlidingWindowAggregate(beam.PTransform):  # type: ignore[misc, unused-ignore]
+    """Groups and aggregates rows that may come out of order, over sliding windows of event time.
+
+    Takes a PCollection of rows with a schema. The main output has a row for each group of each window extent:
+    ``extent`` (i), ``start`` and ``end`` of [(i + 1) * slide - range, (i + 1) * slide), the group columns, the
+    aggregates, ``sync`` (false) and ``ts``, which is the end. The output ``syncs`` has the same columns and a row
+    for the end of each extent, with ``sync`` true and neither groups nor aggregates; flattened together, the two
+    tell another operator how far the stream has come. Rows that came after one of their extents are in the output
+    ``late``. The input must be bounded.
+
+    Args:
+        time: Event-time column; integer, timestamp or date.
+        range: How much time an extent covers, such as 5m.
+        aggregates: New columns, {name: aggregate}, such as {cars: count(*), speed: avg(speed)}; there are
+            count, sum, avg, min and max of a column or an expression.
+        slide: Time from one extent to the next; default is the range.
+        group_by: Columns to group by; none makes one group of all rows.
+        having: SQL condition on the group columns and the aggregates; groups that fail it are left out.
+        arrival: Integer column with the order of arrival; default is the order in which the runner delivers
+            the rows, which only in-process runners keep.
+        time_unit: Unit of integer event times: s, ms, us or ns.
+        disorder: Disorder strategy and its options, such as {strategy: drop_ratio, drop_ratio: 0.01}.
+        shards: Parts that the groups are split into, worked on in parallel.
+        guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
+        metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
+
+    Raises:
+        ConfigError: A setting is wrong, or does not fit the input.
+    """
+
+    def __init__(
+        self,
+        *,
+        time: str,
+        range: str,
+        aggregates: dict[str, str],
+        slide: str | None = None,
+        group_by: Any = None,
+        having: str | None = None,
+        arrival: str | None = None,
+        time_unit: str = "ms",
+        disorder: dict[str, Any] | None = None,
+        shards: int = 1,
+        guard: dict[str, Any] | None = None,
+        metrics: str | None = None,
+    ) -> None:
+        super().__init__()
+        settings = {
+            "time": time,
+            "range": range,
+            "aggregates": aggregates,
+            "slide": slide,
+            "group_by": group_by,
+            "having": having,
+            "arrival": arrival,
+            "time_unit": time_unit,
+            "disorder": disorder,
+            "shards": shards,
+            "guard": guard,
+            "metrics": metrics,
+        }
+        self._config = AggregateConfig.read({key: value for key, value in settings.items() if value is not None})
+        self._schema: pa.Schema | None = None
+
+    def with_schema(self, schema: pa.Schema) -> "SlidingWindowAggregate":
+        """Give the columns of an input whose elements have no schema: dicts, or Arrow record batches."""
+        self._schema = schema
+        return self
+
+    @no_annotations
+    def expand(self, rows: beam.PCollection) -> JoinOutputs:
+        inputs = {INPUT: rows}
+        refuse_unbounded(inputs)
+        whole = {str(self._config.time), str(self._config.arrival)}
+        given = self._schema
+        schema = row_schema(INPUT, rows.element_type, whole) if given is None else arrow_row_schema(given)
+        plan = bind_aggregate(self._config, {INPUT: schema.arrow})
+        readers = {} if rows.element_type is pa.RecordBatch else {INPUT: RowReader(INPUT, schema.arrow)}
+        batches = join_batches(inputs, plan, readers)
+        types = arrow_row_schema(plan.result_schema).types
+        return JoinOutputs(
+            {
+                MAIN: unpack(batches[MAIN], "Rows", types),
+                "late": unpack(batches["late"], "Late rows", LATE_TYPES),
+                "metrics": unpack(batches["metrics"], "Metric rows", METRIC_TYPES),
+                "syncs": unpack(batches["syncs"], "Sync rows", types),
+            }
+        )

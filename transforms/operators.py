@@ -1,0 +1,48 @@
+"""The operator of a plan: what engines drive, whatever it computes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from slackwater.plugins.contract import Snapshot
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.intake import Chunk
+from slackwater.transforms.operator import Operator
+from slackwater.transforms.outputs import Outputs
+from slackwater.transforms.plan import JoinPlan
+
+
+class ShardOperator(Protocol):
+    """One shard: takes chunks of arrivals, and can be taken to another process between any two."""
+
+    accounting: Accounting
+    seconds: dict[str, float]
+
+    def push(self, chunk: Chunk) -> Outputs:
+        """Take arrivals; return what they complete and the rows they prove late."""
+
+    def finish(self) -> Outputs:
+        """Return all that is left: the inputs have ended."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of the data."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything held."""
+
+    def snapshot(self) -> Snapshot:
+        """Everything needed to go on in another process."""
+
+
+def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None) -> ShardOperator:
+    """Return the operator that a plan describes, new or as it was when the snapshot was taken."""
+    if "syncs" in plan.side_outputs:
+        # What it needs to evaluate expressions takes a while to load.
+        from slackwater.transforms.aggregating import AggregatePlan
+        from slackwater.transforms.aggregator import Aggregator
+
+        assert isinstance(plan, AggregatePlan)
+        return Aggregator(plan, snapshot)
+    return Operator(plan, snapshot)

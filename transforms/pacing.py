@@ -1,0 +1,144 @@
+"""The pace of an operator: where stream time enters an interval, its strategy adapts and metrics are written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from slackwater.plugins.contract import (
+    NEVER,
+    Bools,
+    DisorderLogic,
+    Feedback,
+    Float64s,
+    Int8s,
+    Int64s,
+    Snapshot,
+)
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.metrics import Meter, metrics_batch
+from slackwater.transforms.outputs import Outputs
+from slackwater.transforms.plan import JoinPlan
+
+_NO_FEEDBACK = (
+    np.empty(0, np.int8),
+    np.empty(0, np.int64),
+    np.empty(0, np.int64),
+    np.empty(0, np.bool_),
+    np.empty(0, np.int64),
+    np.empty(0, np.float64),
+)
+
+
+class Pacing:
+    """Follows stream time, gathers what happens, and passes it on at the end of each interval.
+
+    Intervals are counted over the whole stream: where an engine cuts its batches changes nothing.
+
+    Args:
+        plan: what the operator does.
+        disorder: its disorder strategy.
+        accounting: what became of its rows.
+        buffered: tells how many rows wait.
+        seconds: where the time that adaptations take is added up, as ``adapt``.
+        snapshot: a mapping with what ``snapshot`` returned, or without.
+    """
+
+    def __init__(
+        self,
+        plan: JoinPlan,
+        disorder: DisorderLogic,
+        accounting: Accounting,
+        buffered: Callable[[], int],
+        seconds: dict[str, float],
+        snapshot: Mapping[str, Any],
+    ) -> None:
+        self._disorder, self._accounting, self._buffered = disorder, accounting, buffered
+        self._seconds = seconds
+        every = plan.config.metrics
+        self._interval = disorder.interval or (None if every is None else plan.setting.ticks(every))
+        self._meter = Meter(plan, snapshot.get("meter"))
+        self._newest = int(snapshot.get("newest", NEVER))
+        self._next: int | None = snapshot.get("next_adapt")
+        self._feedback: list[tuple[Any, ...]] = [tuple(snapshot["feedback"])] if "feedback" in snapshot else []
+
+    @property
+    def measured(self) -> bool:
+        """Whether there are intervals at all."""
+        return self._interval is not None
+
+    def follow(self, progress: Int64s) -> Int64s:
+        """Return stream time, the largest event time seen, after each arrival of a chunk."""
+        newest = np.maximum(np.maximum.accumulate(progress), self._newest)
+        self._newest = int(newest[-1]) if newest.size else self._newest
+        return newest
+
+    def intervals(self, out: Outputs, newest: Int64s) -> Iterator[slice]:
+        """Cut a chunk before each arrival that moves stream time into the next interval.
+
+        There the disorder strategy adapts and a row of metrics is written.
+        """
+        interval = self._interval
+        if interval is None or not newest.size:
+            yield slice(0, newest.size)
+            return
+        if self._next is None:
+            self._next = int(newest[0]) + interval
+        start, measured = 0, []
+        while start < newest.size:
+            stop = int(np.searchsorted(newest, self._next))
+            if stop > start:
+                yield slice(start, stop)
+                start = stop
+            if start < newest.size:
+                now = int(newest[start])
+                if self._disorder.interval is not None:
+                    started = time.perf_counter()
+                    self._disorder.adapt(Feedback(now, *self._gathered()))
+                    self._feedback.clear()
+                    self._seconds["adapt"] += time.perf_counter() - started
+                measured.append(self._measure(now))
+                self._next += -(-(now + 1 - self._next) // interval) * interval
+        if measured:
+            out.metrics.append(metrics_batch(measured))
+
+    def hold(self, progress: Int64s, bounds: Int64s) -> None:
+        """Note the slack that arrivals met, except where nothing could be released yet."""
+        known = bounds != NEVER
+        slack = np.maximum(progress[known] - bounds[known], 0)
+        self._accounting.hold(slack)
+        if self.measured:
+            self._meter.arrive(slack)
+
+    def release(self, waited: Int64s) -> None:
+        """Note how far stream time had gone on when something left."""
+        if self.measured:
+            self._meter.release(waited)
+
+    def learn(
+        self, inputs: Int8s, ts: Int64s, delay: Int64s, late: Bools, join_size: Int64s, cross_size: Float64s
+    ) -> None:
+        """Gather what the strategy will be told of tuples when it adapts."""
+        if self._disorder.interval is not None:
+            self._feedback.append((inputs, ts, delay, late, join_size, cross_size))
+
+    def finish(self, out: Outputs) -> None:
+        """Write the metrics of the last interval: the inputs have ended."""
+        if self.measured and self._newest != NEVER:
+            out.metrics.append(metrics_batch([self._measure(self._newest)]))
+
+    def snapshot(self) -> Snapshot:
+        state = {"meter": self._meter.snapshot(), "newest": self._newest, "next_adapt": self._next}
+        return {**state, "feedback": list(self._gathered())} if self._feedback else state
+
+    def _measure(self, now: int) -> dict[str, Any]:
+        report = getattr(self._disorder, "report", dict)
+        return self._meter.row(now, self._accounting, self._buffered(), report())
+
+    def _gathered(self) -> tuple[Any, ...]:
+        if not self._feedback:
+            return _NO_FEEDBACK
+        return tuple(np.concatenate(arrays) for arrays in zip(*self._feedback, strict=True))
