@@ -9,9 +9,9 @@ seconds while the rows after it pass; how long is drawn so that its logarithm is
 need little slack, and complete ones need the longest delay.
 
 The recording itself is not free to ship. What is published of it is met: rows, duration, longest delays of 22
-and 26 s, a recall of about one half without slack, an average slack of about 20 s for Max-K-slack. How rare
-bursts are is not published; they are as rare as QDDH's own slacks imply, less than a twentieth of Max-K-slack's
-at a recall of 0.99 and two thirds of it at 0.999: one burst makes that strategy wait for its like for a while.
+and 26 s, a recall of about one half without slack, an average slack of about 20 s for Max-K-slack. How often
+bursts come is not published. Here they are so rare that QDDH's strategy takes less than a tenth of Max-K-slack's
+slack at a recall of 0.99, where QDDH reports a twentieth; at 0.999 it is a tenth too, QDDH reports two thirds.
 """
 
 from __future__ import annotations
