@@ -253,6 +253,16 @@ def test_null_is_in_no_value_and_text_has_no_neighbours():
     assert [(row["a"], row["b"], row["n"]) for row in got] == [(a, b, 2) for a, b in keys]
 
 
+def test_keys_that_differ_in_nulls_only_are_different_groups_however_they_are_hashed():
+    names = [f"c{k}" for k in range(6)]
+    schema = pa.schema([("ts", pa.int64()), *((name, pa.int64()) for name in names)])
+    keys = [tuple(None if code >> k & 1 else 0 for k in range(6)) for code in range(64)]
+    plan = plan_of(schema, range="1s", group_by=names, aggregates={"n": "count(*)"})
+    got = run(plan, [{"ts": 1, **dict(zip(names, key, strict=True))} for key in keys * 2], 16).rows()
+    assert sorted(repr(tuple(row[name] for name in names)) for row in got) == sorted(map(repr, keys))
+    assert {row["n"] for row in got} == {2}
+
+
 @pytest.mark.parametrize(
     ("type_", "first"),
     [
