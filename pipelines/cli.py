@@ -6,6 +6,7 @@ import functools
 import importlib
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -65,6 +66,8 @@ def main() -> None:
     """Entry point of the ``slackwater`` command."""
     global _own_process  # noqa: PLW0603
     _own_process = True
+    # pydantic would look through every installed distribution for plugins of its own.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     app()
 
 

@@ -17,7 +17,6 @@ from slackwater.plugins.contract import (
     Arrivals,
     Float64s,
     Int64s,
-    Matches,
     Released,
     Snapshot,
     Tuples,
@@ -64,6 +63,8 @@ class Operator:
         self._on_t = int(state.get("on_t", NEVER))
         self._due: list[list[Int64s]] = [[] for _ in self._stores]
         """Where the rows of each input stand that go to the late output at the end of this step."""
+        self._found: list[tuple[Int64s, Int64s]] = []
+        """Results of this step that are still row numbers, ``[results, inputs]``, and their times."""
 
     def push(self, chunk: Chunk) -> Outputs:
         """Take arrivals; return the results they complete and the rows they prove late."""
@@ -86,6 +87,7 @@ class Operator:
             if self._pacing.measured:
                 self._pacing.release(newest[part][emitted.at] - emitted.ts)
             self._process(out, emitted)
+        self._deliver(out)
         self._write_late(out)
         self.accounting.state(len(self._buffer) + self._join.live(), self.nbytes)
         self._compact()
@@ -97,6 +99,7 @@ class Operator:
         self._process(out, self._buffer.drain())
         self._counts.finish(out)
         self._pacing.finish(out)
+        self._deliver(out)
         self._write_late(out)
         self._compact()
         return out
@@ -147,7 +150,7 @@ class Operator:
                 known = (taken.seq[at], arrivals.ts[at], arrivals.clock[at], arrivals.delay[at])
                 self._stores[i].append(batch, Beside(*known, np.zeros(at.size, np.bool_), cells, nulls))
                 if arrivals.cells is not None and arrivals.nulls is not None:
-                    arrivals.cells[at], arrivals.nulls[at] = cells, nulls
+                    row_kernel.spread(at, cells, nulls, arrivals.cells, arrivals.nulls)
         return arrivals
 
     def _process(self, out: Outputs, emitted: Emitted) -> None:
@@ -183,16 +186,20 @@ class Operator:
         if emitted.late.any():
             for i in range(len(self._stores)):
                 self._due[i].append(self._stores[i].report(released.seq[released.late & (inputs == i)]))
-        found: list[Matches] = []
         sizes: list[tuple[Int64s, Float64s]] = []
         started = time.perf_counter()
         for matches in self._join.step(released):
             self.accounting.state(len(self._buffer) + self._join.live(), 0)
             sizes.append((matches.join_size, matches.cross_size))
-            found.append(matches)
-            if sum(len(m.rows) for m in found) >= _RESULTS_AT_ONCE:
-                started = self._deliver(out, released, found, started)
-        self._deliver(out, released, found, started)
+            if self._plan.config.output == "counts":
+                self._counts.add(out, released.ts[matches.start : matches.stop], matches.join_size)
+            elif len(matches.rows):
+                self._found.append((matches.rows, released.ts[matches.probe]))
+                if sum(len(ts) for _, ts in self._found) >= _RESULTS_AT_ONCE:
+                    self.seconds["kernel"] += time.perf_counter() - started
+                    self._deliver(out)
+                    started = time.perf_counter()
+        self.seconds["kernel"] += time.perf_counter() - started
         join_size, cross_size = map(np.concatenate, zip(*sizes, strict=True))
         self.accounting.join(released.input, released.late, self._gone(released), join_size)
         self._pacing.learn(released.input, released.ts, delay, released.late, join_size, cross_size)
@@ -211,25 +218,18 @@ class Operator:
         share = (others[which] + newest[late] - ts[late]) / np.maximum(own[which] + others[which], 1.0)
         return np.asarray(np.minimum(1.0, share), np.float64)
 
-    def _deliver(self, out: Outputs, released: Released, found: list[Matches], started: float) -> float:
-        """Turn what was found into output rows; ``started`` is when the search for it began."""
-        joined = time.perf_counter()
-        if self._plan.config.output == "counts":
-            for matches in found:
-                self._counts.add(out, released.ts[matches.start : matches.stop], matches.join_size)
-        elif any(len(matches.rows) for matches in found):
-            rows = np.concatenate([matches.rows for matches in found])
-            probe = np.concatenate([matches.probe for matches in found])
-            columns = [
-                column for i, store in enumerate(self._stores) for column in store.take(store.locate(rows[:, i]))
-            ]
-            ts = pa.array(released.ts[probe]).cast(self._plan.time_type)
-            out.results.append(self._plan.result_batch(columns, ts))
-        found.clear()
-        done = time.perf_counter()
-        self.seconds["kernel"] += joined - started
-        self.seconds["materialise"] += done - joined
-        return done
+    def _deliver(self, out: Outputs) -> None:
+        """Turn what was found into output rows."""
+        if not self._found:
+            return
+        started = time.perf_counter()
+        rows, ts = map(np.concatenate, zip(*self._found, strict=True))
+        self._found.clear()
+        columns = [
+            column for i, store in enumerate(self._stores) for column in store.take(store.locate(rows[:, i]))
+        ]
+        out.results.append(self._plan.result_batch(columns, pa.array(ts).cast(self._plan.time_type)))
+        self.seconds["materialise"] += time.perf_counter() - started
 
     def _shed(self, out: Outputs, room: int, now: int) -> None:
         """Evict the tuples with the lowest scores until no more than ``room`` are left.

@@ -30,9 +30,9 @@ BEYOND: Final = 1 << 62
 """More than any slack."""
 CANDIDATES: Final = {2: 64, 3: 16, 4: 8}
 """Tuples of each group that a lookup takes, by the number of inputs; 4 for more inputs."""
-LOOKUPS_PER_INTERVAL: Final = 1000
+LOOKUPS_PER_INTERVAL: Final = 800
 """Arrivals that are looked up in an interval, about."""
-KEPT_PER_INTERVAL: Final = 2500
+KEPT_PER_INTERVAL: Final = 2000
 """Arrivals of each input that are kept in an interval, at least, if there are as many."""
 HISTORY_PERIODS: Final = 120
 """Periods whose needs decide on K."""

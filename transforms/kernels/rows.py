@@ -46,3 +46,12 @@ def scatter(codes, which, stored, cells, nulls, delay, out_cells, out_nulls, out
             out_cells[k, c] = cells[at, c]
         out_nulls[k] = nulls[at]
         out_delay[k] = delay[at]
+
+
+@njit(cache=True, nogil=True)
+def spread(at, cells, nulls, out_cells, out_nulls):  # type: ignore[no-untyped-def]
+    """Write the cells and null masks of some rows to their places among all."""
+    for k in range(at.size):
+        out_nulls[at[k]] = nulls[k]
+        for c in range(cells.shape[1]):
+            out_cells[at[k], c] = cells[k, c]
