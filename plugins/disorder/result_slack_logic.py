@@ -31,7 +31,8 @@ BEYOND: Final = 1 << 62
 CANDIDATES: Final = {2: 64, 3: 16, 4: 8}
 """Tuples of each group that a lookup takes, by the number of inputs; 4 for more inputs."""
 LOOKUPS_PER_INTERVAL: Final = 800
-"""Arrivals that are looked up in an interval, about."""
+"""Of n arrivals in an interval, one in n / 1,600 of the late ones is looked up, and one in n / 400 of the others,
+which only tell how many results there are."""
 KEPT_PER_INTERVAL: Final = 2000
 """Arrivals of each input that are kept in an interval, at least, if there are as many."""
 HISTORY_PERIODS: Final = 120
@@ -152,7 +153,7 @@ class ResultSlackLogic:
     def adapt(self, feedback: Feedback) -> None:
         self._samples = (
             max(1, self._arrived // (2 * LOOKUPS_PER_INTERVAL)),
-            max(1, self._arrived // LOOKUPS_PER_INTERVAL),
+            max(1, self._arrived // (LOOKUPS_PER_INTERVAL // 2)),
             max(1, self._arrived // self._kept),
         )
         self._arrived = 0
