@@ -1,0 +1,102 @@
+"""Times, windows and columns that settings name, checked against the inputs that are really there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from slackwater.plugins.contract import UNBOUNDED
+from slackwater.plugins.options import Duration
+from slackwater.transforms.config import DisorderConfig, JoinConfig, OperatorConfig
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.time_unit import NANOS, finest_unit
+
+
+def bind_times(
+    config: OperatorConfig, schemas: Mapping[str, pa.Schema]
+) -> tuple[tuple[str, ...], tuple[str, ...] | None, str]:
+    """Return event-time columns, arrival columns and the unit of time; raise ConfigError if they do not fit."""
+    time_columns = columns_of(config.time, schemas, "time")
+    named = config.arrival if isinstance(config, DisorderConfig) else None
+    arrival = None if named is None else columns_of(named, schemas, "arrival")
+    if arrival is not None:
+        for name, column in zip(schemas, arrival, strict=True):
+            _check_arrival(name, column, schemas[name])
+    return time_columns, arrival, finest_unit(config, schemas, time_columns)
+
+
+def kind_of_times(type_: pa.DataType) -> str | None:
+    """What a column of times is made of; text and empty columns may hold any."""
+    if pa.types.is_null(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return "any"
+    if pa.types.is_integer(type_):
+        return "integer"
+    return "timestamp" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else None
+
+
+def columns_of(
+    given: str | Mapping[str, str], schemas: Mapping[str, pa.Schema], *setting: str
+) -> tuple[str, ...]:
+    """Return the column of each input that a setting names, one for all or each its own."""
+    if not isinstance(given, str):
+        _same_inputs(given, tuple(schemas), *setting)
+    columns = tuple(given if isinstance(given, str) else given[name] for name in schemas)
+    for (name, schema), column in zip(schemas.items(), columns, strict=True):
+        if column not in schema.names:
+            raise ConfigError(
+                f"input {name!r} has no column {column!r}; it has {', '.join(schema.names)}", *setting
+            )
+    return columns
+
+
+def _same_inputs(given: Mapping[str, Any], names: Sequence[str], *setting: str) -> None:
+    for name in names:
+        if name not in given:
+            raise ConfigError(f"says nothing of input {name!r}; add it", *setting)
+    for name in given:
+        if name not in names:
+            raise ConfigError(f"names no input; the inputs are {', '.join(names)}", *setting, name)
+
+
+def _check_arrival(name: str, column: str, schema: pa.Schema) -> None:
+    type_ = schema.field(column).type
+    if not (pa.types.is_integer(type_) or pa.types.is_timestamp(type_) or pa.types.is_null(type_)):
+        raise ConfigError(f"column {column!r} of input {name!r} must be an integer, got {type_}", "arrival")
+
+
+def windows_of(config: JoinConfig, names: Sequence[str], unit: str) -> tuple[int, ...]:
+    """Return the window of each input in ticks, inclusive at both ends."""
+    closed = "both"
+    sizes: dict[str, Any]
+    if config.window is None:
+        return (UNBOUNDED,) * len(names)
+    if isinstance(config.window, Duration):
+        sizes = dict.fromkeys(names, config.window)
+    else:
+        sizes = dict(config.window)
+        closed = sizes.pop("closed", "both")
+        if closed not in ("both", "right"):
+            raise ConfigError(f"must be both or right, got {closed!r}", "window", "closed")
+        if set(sizes) == {"size"}:
+            sizes = dict.fromkeys(names, sizes["size"])
+        _same_inputs(sizes, names, "window")
+    ticks = []
+    for name in names:
+        path = ("window",) if isinstance(config.window, Duration) else ("window", name)
+        try:
+            size = Duration.parse(sizes[name])
+        except ValueError as error:
+            raise ConfigError(str(error), *path) from None
+        ticks.append(whole_ticks(size, unit, *path) - (closed == "right"))
+    return tuple(ticks)
+
+
+def whole_ticks(size: Duration, unit: str, *path: str) -> int:
+    """Return a length of time in ticks; raise ConfigError unless it is a whole number of them, and not 0."""
+    if size <= 0:
+        raise ConfigError(f"must be longer than 0, got {size}", *path)
+    if size % NANOS[unit]:
+        raise ConfigError(f"must be a whole number of {unit}, the unit of the event times, got {size}", *path)
+    return size // NANOS[unit]

@@ -1,0 +1,39 @@
+"""Rows on their way to the late output: gathered during a step, written at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from slackwater.plugins.contract import Int8s, Int64s
+from slackwater.transforms.outputs import Outputs, late_batch
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.rowstore import RowStore
+
+
+class LateRows:
+    """Late rows of one operator, each once; few in each of many runs, they are written together."""
+
+    def __init__(self, plan: JoinPlan, stores: Sequence[RowStore]) -> None:
+        self._plan, self._stores = plan, stores
+        self._due: dict[tuple[int, str], list[Int64s]] = {}
+        """Where the rows of each input stand, by reason."""
+
+    def add(self, inputs: Int8s, seqs: Int64s, reason: str) -> Int64s:
+        """Take rows, unless they are in the late output already; return how many of each input are new to it."""
+        fresh = np.zeros(len(self._stores), np.int64)
+        for i, store in enumerate(self._stores) if len(seqs) else ():
+            places = store.report(np.sort(seqs[inputs == i]))
+            self._due.setdefault((i, reason), []).append(places)
+            fresh[i] = places.size
+        return fresh
+
+    def write(self, out: Outputs) -> None:
+        """Write what was taken."""
+        for (i, reason), parts in sorted(self._due.items()):
+            at = np.concatenate(parts)
+            if at.size:
+                beside, rows = self._stores[i].beside, self._stores[i].batch(at)
+                out.late.append(late_batch(self._plan.inputs[i], reason, beside.ts[at], beside.arrival[at], rows))
+        self._due.clear()

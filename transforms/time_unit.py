@@ -1,0 +1,41 @@
+"""The unit of time of a join: what one tick is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from slackwater.transforms.config import OperatorConfig
+from slackwater.transforms.errors import ConfigError
+
+NANOS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+def finest_unit(config: OperatorConfig, schemas: Mapping[str, pa.Schema], columns: Sequence[str]) -> str:
+    """Return the finest unit of the inputs' event times, which must all be integers or all be times."""
+    types = {name: s.field(c).type for (name, s), c in zip(schemas.items(), columns, strict=True)}
+    kinds: dict[str, str] = {}
+    units: list[str] = []
+    for (name, type_), column in zip(types.items(), columns, strict=True):
+        if pa.types.is_null(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_):
+            continue
+        if pa.types.is_integer(type_):
+            kinds.setdefault("integer", name)
+            units.append(config.time_unit)
+        elif pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+            kinds.setdefault("timestamp", name)
+            units.append(type_.unit if pa.types.is_timestamp(type_) else "ms")
+        else:
+            raise ConfigError(
+                f"column {column!r} of input {name!r} must be an integer, a timestamp or a date, got {type_}",
+                "time",
+            )
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"input {kinds['integer']!r} has integer times and input {kinds['timestamp']!r} has timestamps; "
+            "store both the same way, or name columns that agree",
+            "time",
+        )
+    return min(units, key=lambda u: NANOS[u], default=config.time_unit)
