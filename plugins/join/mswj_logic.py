@@ -21,9 +21,11 @@ _LONG_AGO = np.iinfo(np.int64).min // 2
 class SlidingWindowJoinLogic:
     """State of one shard's m-way sliding window join."""
 
+    group_columns = 5
+
     def __init__(self, setting: Setting, snapshot: Snapshot | None = None) -> None:
         m = len(setting.inputs)
-        self._plan = probe_plan(setting)
+        self._plan = self._probe_plan(setting)
         self._width = setting.condition.width
         self._counts_only = setting.counts_only
         registers = int(self._plan.program[:, 1].max(initial=0)) + 1
@@ -59,14 +61,12 @@ class SlidingWindowJoinLogic:
         return int(self._w.control[:-1, layout.LIVE].sum())
 
     def held(self) -> Held:
-        slots = self._w.slots[self._list()[0]]
-        return Held(
-            slots[:, layout.OWNER].astype(np.int8),
-            slots[:, layout.SEQ].copy(),
-            slots[:, layout.TS].copy(),
-            slots[:, self._plan.first_cell :].copy(),
-            slots[:, layout.NULLS].astype(np.uint64),
-        )
+        at, _ = self._list()
+        n = len(at)
+        seq, ts = np.empty((2, n), np.int64)
+        held = Held(np.empty(n, np.int8), seq, ts, np.empty((n, self._width), np.int64), np.empty(n, np.uint64))
+        layout.read_slots(self._w.slots, at, self._plan.first_cell, *held)
+        return held
 
     def evict(self, victims: Bools) -> None:
         held = self.held()
@@ -90,6 +90,13 @@ class SlidingWindowJoinLogic:
         )  # fmt: skip
         return stop, found, join_size[: stop - start], cross_size[: stop - start]
 
+    def _probe_plan(self, setting: Setting) -> kernel.ProbePlan:
+        return probe_plan(setting)
+
+    def _occupied(self) -> int:
+        """How many slots are in use."""
+        return self.live()
+
     def _list(self) -> tuple[Any, Bools]:
         """Return the live slots, and which of them came late."""
         out = np.empty(self.live(), np.int64)
@@ -107,9 +114,9 @@ class SlidingWindowJoinLogic:
         """Make room for ``n`` more tuples, at least doubling, so that the kernel never has to."""
         old = self._w
         size = len(old.slots)
-        if self.live() + n <= size:
+        if self._occupied() + n <= size:
             return
-        new = self._empty(max(2 * size, self.live() + n))
+        new = self._empty(max(2 * size, self._occupied() + n))
         new.slots[:size] = old.slots
         new.groups[: len(old.groups)] = old.groups
         new.late_due[:size], new.late_slot[:size] = old.late_due, old.late_slot
@@ -124,7 +131,7 @@ class SlidingWindowJoinLogic:
         n_groups = size * n_indexes
         w = kernel.Windows(
             slots=np.zeros((size, self._plan.first_cell + self._width), np.int64),
-            groups=np.zeros((n_groups, 5), np.int64),
+            groups=np.zeros((n_groups, self.group_columns), np.int64),
             table=np.full(1 << (2 * n_groups - 1).bit_length(), layout.NONE, np.int64),
             late_due=np.zeros(size, np.int64),
             late_slot=np.zeros(size, np.int64),

@@ -75,8 +75,11 @@ def multiply_from(steps: list[Step]) -> int:
     return start
 
 
-def probe_plan(setting: Setting) -> kernel.ProbePlan:
-    """Return the plan of a join as tables for the kernel."""
+def probe_plan(setting: Setting, also: tuple[int, ...] = ()) -> kernel.ProbePlan:
+    """Return the plan of a join as tables for the kernel.
+
+    Inputs that take part in all classes of ``also`` get an index over just these, if they have none.
+    """
     condition = setting.condition
     m = len(setting.inputs)
     plans = [steps_of(setting, i) for i in range(m)]
@@ -84,6 +87,9 @@ def probe_plan(setting: Setting) -> kernel.ProbePlan:
     for step in (step for steps in plans for step in steps):
         if step.classes not in used[step.input]:
             used[step.input].append(step.classes)
+    for i, mine in enumerate(used):
+        if also and also not in mine and all(i in condition.classes[c] for c in also):
+            mine.append(also)
     n_keys = max(1, len(condition.classes))
     inputs = np.zeros((m, 5), np.int64)
     steps = np.zeros((m, m - 1, kernel.SOURCES + 2 * n_keys), np.int64)

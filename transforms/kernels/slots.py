@@ -78,8 +78,8 @@ def forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, inline="always")
-def drop_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[no-untyped-def]
-    """Take a slot out of its indexes and free it; its time list or late heap is the caller's business."""
+def unlink_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[no-untyped-def]
+    """Take a slot out of its indexes; it is not free yet."""
     for x in range(n_indexes):
         link = LINKS + 3 * x
         g = slots[slot, link + GROUP]
@@ -99,8 +99,20 @@ def drop_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[n
         if groups[g, COUNT] == 0:
             forget_group(groups, table, control, g)
     control[slots[slot, OWNER], LIVE] -= 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def free_slot(slots, control, slot):  # type: ignore[no-untyped-def]
+    """Put a slot that nothing refers to before the free chain."""
     slots[slot, AFTER] = control[-1, FREE_SLOT]
     control[-1, FREE_SLOT] = slot
+
+
+@njit(cache=True, nogil=True, inline="always")
+def drop_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[no-untyped-def]
+    """Take a slot out of its indexes and free it; its time list or late heap is the caller's business."""
+    unlink_slot(slots, groups, table, control, n_indexes, slot)
+    free_slot(slots, control, slot)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -154,3 +166,16 @@ def rebuild_table(groups, table):  # type: ignore[no-untyped-def]
             while table[at] >= 0:
                 at = (at + 1) & mask
             table[at] = g
+
+
+@njit(cache=True, nogil=True)
+def read_slots(slots, at, first_cell, out_input, out_seq, out_ts, out_cells, out_nulls):  # type: ignore[no-untyped-def]
+    """Write what some slots hold."""
+    for k in range(at.size):
+        slot = at[k]
+        out_input[k] = slots[slot, OWNER]
+        out_seq[k] = slots[slot, SEQ]
+        out_ts[k] = slots[slot, TS]
+        out_nulls[k] = slots[slot, NULLS]
+        for c in range(out_cells.shape[1]):
+            out_cells[k, c] = slots[slot, first_cell + c]

@@ -40,6 +40,7 @@ from slackwater.transforms.kernels.slots import (
     TS,
     drop_slot,
     find_group,
+    free_slot,
     hash_key,
     index_slot,
 )
@@ -78,6 +79,20 @@ class ProbePlan(NamedTuple):
     program: Any
     first_cell: int
     """Column of a slot at which its cells start."""
+
+
+@njit(cache=True, nogil=True, inline="always")
+def borrowed_windows(w):  # type: ignore[no-untyped-def]
+    return Windows(
+        borrowed(w.slots), borrowed(w.groups), borrowed(w.table), borrowed(w.late_due), borrowed(w.late_slot),
+        borrowed(w.control),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, inline="always")
+def borrowed_plan(plan):  # type: ignore[no-untyped-def]
+    inputs, steps, indexes, program, first_cell = plan
+    return ProbePlan(borrowed(inputs), borrowed(steps), borrowed(indexes), borrowed(program), first_cell)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -208,6 +223,34 @@ def _enumerate(  # type: ignore[no-untyped-def]
     return found
 
 
+# fmt: off
+@njit(cache=True, nogil=True, inline="always")
+def probe(  # type: ignore[no-untyped-def]
+    slots, groups, table, inputs, steps, indexes, program, first_cell, i, slot, k, search, scratch,
+    out_rows, out_probe, n_out,
+):
+    # fmt: on
+    """Join a placed tuple of input ``i`` with the windows of the others; return the number of results.
+
+    It is -1 when ``out_rows`` is too small.
+    """
+    found = 0
+    for j in range(inputs.shape[0]):
+        search[j, BOUND] = slot
+    g = lookup_group(slots, groups, table, steps, indexes, first_cell, i, 0, search)
+    if g != NONE and inputs[i, MULTIPLY_FROM] == 0:
+        found = groups[g, COUNT]
+        if inputs.shape[0] > 2:
+            found *= _product(slots, groups, table, steps, indexes, first_cell, i, 1, search)
+    elif g != NONE:
+        search[0, CURSOR] = groups[g, HEAD]
+        found = _enumerate(
+            slots, groups, table, steps, indexes, program, first_cell, i,
+            inputs[i, MULTIPLY_FROM], k, search, scratch, out_rows, out_probe, n_out,
+        )  # fmt: skip
+    return found
+
+
 @njit(cache=True, nogil=True, inline="always")
 def place_slot(slots, control, first_cell, i, seq, ts, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Write tuple ``k`` to a free slot; it is in no list and no index yet."""
@@ -232,7 +275,7 @@ def qualify(slots, program, first_cell, first, stop, i, slot, search, scratch): 
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _keep(slots, late_due, late_slot, control, inputs, slot, late):  # type: ignore[no-untyped-def]
+def keep_slot(slots, late_due, late_slot, control, inputs, slot, late):  # type: ignore[no-untyped-def]
     """Put a placed tuple into its window."""
     i = slots[slot, OWNER]
     control[i, LIVE] += 1
@@ -290,28 +333,17 @@ def step(w, plan, released, start, end, now, search, scratch, out_rows, out_prob
                     ways *= control[j, LIVE]
             cross_size[k - start] = ways
             if qualifies and ways > 0.0:
-                found = 0
-                for j in range(m):
-                    search[j, BOUND] = slot
-                g = lookup_group(slots, groups, table, steps, indexes, first_cell, i, 0, search)
-                if g != NONE and inputs[i, MULTIPLY_FROM] == 0:
-                    found = groups[g, COUNT]
-                    if m > 2:
-                        found *= _product(slots, groups, table, steps, indexes, first_cell, i, 1, search)
-                elif g != NONE:
-                    search[0, CURSOR] = groups[g, HEAD]
-                    found = _enumerate(
-                        slots, groups, table, steps, indexes, program, first_cell, i,
-                        inputs[i, MULTIPLY_FROM], k, search, scratch, out_rows, out_probe, n_out,
-                    )  # fmt: skip
+                found = probe(
+                    slots, groups, table, inputs, steps, indexes, program, first_cell, i, slot, k, search,
+                    scratch, out_rows, out_probe, n_out,
+                )  # fmt: skip
                 if found < 0:
-                    slots[slot, AFTER] = control[-1, FREE_SLOT]
-                    control[-1, FREE_SLOT] = slot
+                    free_slot(slots, control, slot)
                     return k, n_out, now
                 join_size[k - start] = found
                 if out_rows.shape[0] > 0:
                     n_out += found
-        _keep(slots, late_due, late_slot, control, inputs, slot, late)
+        keep_slot(slots, late_due, late_slot, control, inputs, slot, late)
         n_indexes = inputs[i, INDEXES]
         if qualifies:
             index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search)

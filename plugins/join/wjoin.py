@@ -1,0 +1,26 @@
+"""The window join that does not know of punctuations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from slackwater.plugins.contract import JoinStrategy, Setting, Snapshot
+
+if TYPE_CHECKING:
+    from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
+
+
+class WindowJoin(JoinStrategy):
+    """Join within windows and let punctuations pass by unused.
+
+    WJoin, the baseline of PWJoin's experiments: tuples stay until the window drops them, and no punctuation
+    leaves. It is ``mswj`` by another name, for comparisons that say what they compare.
+    """
+
+    name: ClassVar[str] = "wjoin"
+
+    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> SlidingWindowJoinLogic:
+        # Options are read without the compiler; only a join that runs needs it.
+        from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
+
+        return SlidingWindowJoinLogic(setting, snapshot)

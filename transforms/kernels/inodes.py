@@ -1,0 +1,211 @@
+"""I-Nodes: what is known of punctuated values, by value, oldest first (PWJoin, sec. 4.1).
+
+One hash table for all inputs: an I-Node has a bit for each input that has punctuated its value. Those in use
+are chained in the order in which they came, so that the oldest can be forgotten. In front of the table there is
+a filter, a bit per hash: most tuples have a value that nobody has punctuated, and need no more than that.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.slots import FREE_GROUP, HASH, HEAD, NONE, find_group, forget_group, hash_key
+
+# A group's column after those of ``kernels.slots``: its I-Node, where its input has punctuated its value.
+INODE = 5
+# Columns of an I-Node; HASH and HEAD are those of a group, as its hash table is kept by the same functions.
+MASK, _HEAD, BEFORE, BEHIND, DONE, KEY = range(1, 7)
+# The control record of the I-Nodes; column FREE_GROUP holds the free chain.
+OLDEST, _FREE, NEWEST, INODES, LIMIT, DEAD, STALE = range(7)
+# The signature: one record of its own, then one per input.
+KEYS, MEMBERS, FULL, EARLY, IS_FLOAT = range(5)
+INDEX, CELLS = range(2)
+
+
+class Values(NamedTuple):
+    """The I-Nodes, and where the values are that they speak of."""
+
+    inodes: Any
+    itable: Any
+    icontrol: Any
+    signature: Any
+    """Number of key columns, bits of the inputs that have them, whether all do, whether to propagate early,
+    whether the first key is a float; per input then the index over these columns and the cells."""
+    bits: Any
+    """The filter: a power of two of words; bits of hashes that no I-Node has are 0, mostly."""
+    ranges: Any
+    """``[inputs + 1, capacity, 2]``: what each input has punctuated by ranges, then what of it is finished."""
+    n_ranges: Any
+
+
+@njit(cache=True, nogil=True, inline="always")
+def borrowed_values(values):  # type: ignore[no-untyped-def]
+    return Values(
+        borrowed(values.inodes), borrowed(values.itable), borrowed(values.icontrol), borrowed(values.signature),
+        borrowed(values.bits), borrowed(values.ranges), borrowed(values.n_ranges),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, inline="always")
+def filter_hash(h, word):  # type: ignore[no-untyped-def]
+    """Add a key to a hash that is cheaper than that of the table."""
+    return (h ^ np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def filter_place(bits, h):  # type: ignore[no-untyped-def]
+    """Return word and bit of a hash in the filter; its upper bits are the best mixed."""
+    place = (h >> np.uint64(32)) & np.uint64(64 * bits.size - 1)
+    return place >> np.uint64(6), place & np.uint64(63)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _announce(values, inode):  # type: ignore[no-untyped-def]
+    """Set the bit of an I-Node."""
+    h = np.uint64(0)
+    for c in range(values.signature[0, KEYS]):
+        h = filter_hash(h, values.inodes[inode, KEY + c])
+    word, bit = filter_place(values.bits, h)
+    values.bits[word] |= np.uint64(1) << bit
+
+
+@njit(cache=True, nogil=True, inline="always")
+def find_inode(inodes, itable, h, search, n_keys):  # type: ignore[no-untyped-def]
+    mask = itable.size - 1
+    at = h & mask
+    while True:
+        v = itable[at]
+        if v < 0:
+            return NONE
+        if inodes[v, HASH] == h:
+            same = True
+            for c in range(n_keys):
+                if inodes[v, KEY + c] != search[-1, c]:
+                    same = False
+                    break
+            if same:
+                return v
+        at = (at + 1) & mask
+
+
+@njit(cache=True, nogil=True, inline="always")
+def group_of(w, plan, values, j, inode, search):  # type: ignore[no-untyped-def]
+    """Return the group of input ``j`` with the value of an I-Node, or NONE."""
+    n_keys = values.signature[0, KEYS]
+    for c in range(n_keys):
+        search[-1, c] = values.inodes[inode, KEY + c]
+    x = values.signature[1 + j, INDEX]
+    h = hash_key(j * plan.indexes.shape[1] + x, search, n_keys)
+    return find_group(w.slots, w.groups, w.table, plan.indexes, plan.first_cell, j, x, h, search, n_keys)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def remove_inode(values, inode):  # type: ignore[no-untyped-def]
+    """Forget an I-Node that no group points to."""
+    inodes, icontrol = values.inodes, values.icontrol
+    before, behind = inodes[inode, BEFORE], inodes[inode, BEHIND]
+    if before == NONE:
+        icontrol[0, OLDEST] = behind
+    else:
+        inodes[before, BEHIND] = behind
+    if behind == NONE:
+        icontrol[0, NEWEST] = before
+    else:
+        inodes[behind, BEFORE] = before
+    icontrol[0, INODES] -= 1
+    icontrol[0, STALE] += 1
+    forget_group(inodes, values.itable, icontrol, inode)
+
+
+@njit(cache=True, nogil=True)
+def _forget_oldest(w, plan, values, search):  # type: ignore[no-untyped-def]
+    """Forget the oldest I-Node; its tuples stay until the window drops them."""
+    oldest = values.icontrol[0, OLDEST]
+    kept = search[-1].copy()
+    for j in range(plan.inputs.shape[0]):
+        if (values.inodes[oldest, MASK] >> j) & 1:
+            g = group_of(w, plan, values, j, oldest, search)
+            if g != NONE:
+                w.groups[g, INODE] = NONE
+    search[-1] = kept
+    remove_inode(values, oldest)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def add_inode(w, plan, values, search, h):  # type: ignore[no-untyped-def]
+    """Make an I-Node for the value in the last record of ``search``; forget the oldest if there are too many."""
+    inodes, icontrol = values.inodes, values.icontrol
+    n_keys = values.signature[0, KEYS]
+    if icontrol[0, INODES] == icontrol[0, LIMIT]:
+        _forget_oldest(w, plan, values, search)
+    v = icontrol[0, FREE_GROUP]
+    icontrol[0, FREE_GROUP] = inodes[v, HEAD]
+    inodes[v, HASH] = h
+    inodes[v, MASK] = 0
+    inodes[v, DONE] = 0
+    inodes[v, BEHIND] = NONE
+    inodes[v, BEFORE] = icontrol[0, NEWEST]
+    if icontrol[0, NEWEST] == NONE:
+        icontrol[0, OLDEST] = v
+    else:
+        inodes[icontrol[0, NEWEST], BEHIND] = v
+    icontrol[0, NEWEST] = v
+    icontrol[0, INODES] += 1
+    for c in range(n_keys):
+        inodes[v, KEY + c] = search[-1, c]
+    mask = values.itable.size - 1
+    at = h & mask
+    while values.itable[at] >= 0:
+        at = (at + 1) & mask
+    values.itable[at] = v
+    _announce(values, v)
+    return v
+
+
+@njit(cache=True, nogil=True)
+def refilter(values):  # type: ignore[no-untyped-def]
+    """Set the filter to the I-Nodes there are: those that are gone have left their bits behind."""
+    values.bits[:] = 0
+    v = values.icontrol[0, OLDEST]
+    while v != NONE:
+        _announce(values, v)
+        v = values.inodes[v, BEHIND]
+    values.icontrol[0, STALE] = 0
+
+
+@njit(cache=True, nogil=True)
+def rehash(values):  # type: ignore[no-untyped-def]
+    """Fill the emptied table of I-Nodes."""
+    mask = values.itable.size - 1
+    v = values.icontrol[0, OLDEST]
+    while v != NONE:
+        at = values.inodes[v, HASH] & mask
+        while values.itable[at] >= 0:
+            at = (at + 1) & mask
+        values.itable[at] = v
+        v = values.inodes[v, BEHIND]
+
+
+@njit(cache=True, nogil=True)
+def restore(w, plan, values, masks, done, keys, search):  # type: ignore[no-untyped-def]
+    """Make the I-Nodes of a snapshot, oldest first; no group points to them yet."""
+    n_keys = values.signature[0, KEYS]
+    for k in range(masks.size):
+        for c in range(n_keys):
+            search[-1, c] = keys[k, c]
+        v = add_inode(w, plan, values, search, hash_key(0, search, n_keys))
+        values.inodes[v, MASK] = masks[k]
+        values.inodes[v, DONE] = done[k]
+
+
+@njit(cache=True, nogil=True)
+def list_inodes(values, out):  # type: ignore[no-untyped-def]
+    """Write the I-Nodes in use, oldest first."""
+    v = values.icontrol[0, OLDEST]
+    n = 0
+    while v != NONE:
+        out[n] = v
+        n += 1
+        v = values.inodes[v, BEHIND]

@@ -1,0 +1,346 @@
+"""The window join that exploits punctuations, one tuple or punctuation at a time (PWJoin, for n inputs).
+
+The windows are those of ``kernels.windows``: a group of equal keys is the paper's value list, the chain of
+slots of an input its time list. On top there is an *I-Node* per punctuated value: which inputs have punctuated
+it, and whether it is finished. A group whose input has punctuated its value points to the I-Node: that closes
+the punctuated ring, so that the tuple which leaves such a group last tells that the value is finished. Slots
+that punctuations purge are taken out of their groups at once and stay in the time list, marked, until its head
+gets there (lazy deletion).
+
+The rules for n inputs, with proofs, are in ``plugins.join.punctuated_logic``.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.finishing import finish, punctuate
+from slackwater.transforms.kernels.heap import pop
+from slackwater.transforms.kernels.inodes import (
+    BEHIND,
+    CELLS,
+    DEAD,
+    DONE,
+    EARLY,
+    FULL,
+    INDEX,
+    INODE,
+    INODES,
+    IS_FLOAT,
+    KEYS,
+    MASK,
+    MEMBERS,
+    OLDEST,
+    borrowed_values,
+    filter_hash,
+    filter_place,
+    find_inode,
+    group_of,
+)
+from slackwater.transforms.kernels.promises import in_range, ordered
+from slackwater.transforms.kernels.slots import (
+    AFTER,
+    COUNT,
+    FIRST,
+    GROUP,
+    LAST,
+    LATE,
+    LINKS,
+    LIVE,
+    NONE,
+    OWNER,
+    TS,
+    drop_slot,
+    free_slot,
+    hash_key,
+    index_slot,
+)
+from slackwater.transforms.kernels.value_ranges import has_room, punctuate_range
+from slackwater.transforms.kernels.windows import (
+    INDEXES,
+    OWN_FROM,
+    OWN_TO,
+    WINDOW,
+    borrowed_plan,
+    borrowed_windows,
+    keep_slot,
+    place_slot,
+    probe,
+    qualify,
+)
+
+
+class Given(NamedTuple):
+    """Punctuations as ``contract.Punctuations``, on the key classes that the join follows."""
+
+    at: Any
+    ts: Any
+    input: Any
+    """NONE for those on other columns."""
+    low: Any
+    high: Any
+    is_range: Any
+
+
+# What becomes of a tuple, and why ``_join`` stops where it is no I-Node's number.
+JOINS, DISCARDED, DROPPED = range(3)
+NO_ROOM = -2
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _leave(slots, groups, table, control, icontrol, signature, n_indexes, j, slot):  # type: ignore[no-untyped-def]
+    """Free a slot that is in no time list any more.
+
+    Where it is the last of a value that its input has punctuated, return the I-Node, else NONE.
+    """
+    v = NONE
+    if slots[slot, OWNER] == NONE:
+        icontrol[0, DEAD] -= 1
+        free_slot(slots, control, slot)
+    else:
+        x = signature[1 + j, INDEX]
+        g = slots[slot, LINKS + 3 * x + GROUP] if x != NONE else NONE
+        drop_slot(slots, groups, table, control, n_indexes, slot)
+        if g != NONE and groups[g, INODE] != NONE and groups[g, COUNT] == 0:
+            if signature[0, EARLY]:
+                v = groups[g, INODE]
+            groups[g, INODE] = NONE
+    return v
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol, signature, now):  # type: ignore[no-untyped-def]
+    """Drop every tuple with ``ts < now - W``, and what is dead at the heads of the time lists.
+
+    Stops where a value has lost its last tuple of an input that has punctuated it, which finishes the value
+    (Theorem 4.1), and returns its I-Node; NONE when all is done.
+    """
+    v = NONE
+    for j in range(inputs.shape[0]):
+        slot = control[j, FIRST]
+        while (
+            v == NONE
+            and slot != NONE
+            and (slots[slot, TS] < now - inputs[j, WINDOW] or slots[slot, OWNER] == NONE)
+        ):
+            control[j, FIRST] = slots[slot, AFTER]
+            v = _leave(slots, groups, table, control, icontrol, signature, inputs[j, INDEXES], j, slot)
+            slot = control[j, FIRST]
+        if slot == NONE:
+            control[j, LAST] = NONE
+    while v == NONE and control[-1, LATE] > 0 and late_due[0] < now:
+        slot = late_slot[0]
+        pop(late_due, late_slot, control[-1, LATE])
+        control[-1, LATE] -= 1
+        j = slots[slot, OWNER]
+        v = _leave(slots, groups, table, control, icontrol, signature, inputs[j, INDEXES], j, slot)
+    return v
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _fate(values, ranged, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
+    """Return what punctuations make of a tuple: JOINS, DISCARDED after it has probed, or DROPPED unseen."""
+    signature = values.signature
+    n_keys = signature[0, KEYS]
+    h = np.uint64(0)
+    has_null = False
+    for c in range(n_keys):
+        cell = signature[1 + i, CELLS + c]
+        has_null = has_null or (np.int64(nulls[k]) >> cell) & 1 != 0
+        search[-1, c] = cells[k, cell]
+        h = filter_hash(h, cells[k, cell])
+    word, bit = filter_place(values.bits, h)
+    filtered = (values.bits[word] >> bit) & np.uint64(1) == 0
+    if has_null or (filtered and not ranged):
+        return JOINS
+    mask = 1 << i
+    if ranged:
+        over = values.n_ranges.size - 1
+        value = ordered(search[-1, 0], signature[0, IS_FLOAT] != 0)
+        for j in range(over + 1):
+            if in_range(values.ranges[j], values.n_ranges[j], value):
+                if j == over:
+                    return DROPPED
+                mask |= 1 << j
+    if not filtered:
+        v = find_inode(values.inodes, values.itable, hash_key(0, search, n_keys), search, n_keys)
+        if v != NONE:
+            if values.inodes[v, DONE]:
+                return DROPPED
+            mask |= values.inodes[v, MASK]
+    return DISCARDED if signature[0, FULL] and mask == signature[0, MEMBERS] else JOINS
+
+
+# fmt: off
+@njit(cache=True, nogil=True, inline="always")
+def _join(  # type: ignore[no-untyped-def]
+    windows, plan, values, released, start, first, end, now, n_out, search, scratch, out_rows, out_probe,
+    join_size, cross_size,
+):
+    # fmt: on
+    """Process tuples ``first`` to ``end``; return (next tuple, results written, onT, why it stopped).
+
+    It stops before a tuple at which a value is finished, with the I-Node as the reason, and when ``out_rows`` is
+    full. What is rare is left to the caller: this loop is as tight as that of ``windows.step``.
+    """
+    tuple_input, tuple_seq, tuple_ts, tuple_late, cells, nulls = released
+    slots, groups, table, late_due, late_slot, control = windows
+    inputs, steps, indexes, program, first_cell = plan
+    icontrol, signature = values.icontrol, values.signature
+    m = inputs.shape[0]
+    members, ranged = signature[0, MEMBERS], values.n_ranges.any()
+    knows = ranged or icontrol[0, INODES] > 0
+    for k in range(first, end):
+        i = tuple_input[k]
+        ts = tuple_ts[k]
+        late = tuple_late[k]
+        if not late:
+            now = ts
+            v = _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol, signature, now)
+            if v != NONE:
+                return k, n_out, now, v
+        elif ts < now - inputs[i, WINDOW]:
+            continue
+        ways = 1.0
+        for j in range(m):
+            if j != i:
+                ways *= control[j, LIVE]
+        if not late:
+            cross_size[k - start] = ways
+        fate = JOINS
+        if knows and (members >> i) & 1:
+            fate = _fate(values, ranged, i, cells, nulls, k, search)
+            if fate == DROPPED:
+                continue
+        slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
+        qualifies = True
+        if inputs[i, OWN_TO] > inputs[i, OWN_FROM]:
+            qualifies = qualify(
+                slots, program, first_cell, inputs[i, OWN_FROM], inputs[i, OWN_TO], i, slot, search, scratch
+            )
+        if not late and qualifies and ways > 0.0:
+            found = probe(
+                slots, groups, table, inputs, steps, indexes, program, first_cell, i, slot, k, search, scratch,
+                out_rows, out_probe, n_out,
+            )  # fmt: skip
+            if found < 0:
+                free_slot(slots, control, slot)
+                return k, n_out, now, NO_ROOM
+            join_size[k - start] = found
+            if out_rows.shape[0] > 0:
+                n_out += found
+        if fate == DISCARDED:
+            free_slot(slots, control, slot)
+            continue
+        keep_slot(slots, late_due, late_slot, control, inputs, slot, late)
+        n_indexes = inputs[i, INDEXES]
+        if qualifies:
+            index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search)
+        else:
+            for x in range(n_indexes):
+                slots[slot, LINKS + 3 * x + GROUP] = NONE
+    return end, n_out, now, NONE
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _pass(w, plan, values, at, now, search, out):  # type: ignore[no-untyped-def]
+    """Let the time of the join pass to ``now``, and finish what that finishes."""
+    v = 0
+    while v != NONE:
+        v = _expire(
+            w.slots, w.groups, w.table, w.late_due, w.late_slot, w.control, plan.inputs, values.icontrol,
+            values.signature, now,
+        )  # fmt: skip
+        if v != NONE:
+            finish(w, plan, values, v, at, now, search, out)
+
+
+# fmt: off
+@njit(cache=True, nogil=True)
+def step(  # type: ignore[no-untyped-def]
+    windows, plan, values, released, punctuations, start, end, first, now, search, scratch, out_rows, out_probe,
+    join_size, cross_size, out,
+):
+    # fmt: on
+    """Process released tuples ``start`` to ``end``, and the punctuations from ``first`` on that come before.
+
+    Returns (next tuple, next punctuation, results written, onT). As ``windows.step``, it stops early when
+    ``out_rows`` is full, with the unfinished tuple's results taken back; and before a range that has no room
+    (``has_room``). Punctuations after the last tuple are taken with it. ``out`` has room for all I-Nodes and all
+    punctuations.
+    """
+    p_at, p_ts, p_input, p_low, p_high, p_is_range = punctuations
+    windows, plan, values = borrowed_windows(windows), borrowed_plan(plan), borrowed_values(values)
+    released = (*released[:4], borrowed(released[4]), borrowed(released[5]))
+    search, scratch = borrowed(search), borrowed(scratch)
+    out_rows, out_probe = borrowed(out_rows), borrowed(out_probe)
+    n_out = 0
+    p = first
+    k = start
+    last = end == released[2].size
+    while True:
+        stop = p_at[p] if p < p_at.size and p_at[p] < end else end
+        k, n_out, now, why = _join(
+            windows, plan, values, released, start, k, stop, now, n_out, search, scratch, out_rows, out_probe,
+            join_size, cross_size,
+        )  # fmt: skip
+        if why == NO_ROOM:
+            break
+        if why != NONE:
+            finish(windows, plan, values, why, k, now, search, out)
+            continue
+        while p < p_at.size and p_at[p] == k and (k < end or last):
+            if p_ts[p] > now:
+                now = p_ts[p]
+                _pass(windows, plan, values, k, now, search, out)
+            i = p_input[p]
+            if i != NONE and p_is_range[p]:
+                if not has_room(windows, values, i, out.at.size - out.size[0], p_at.size - p):
+                    return k, p, n_out, now
+                punctuate_range(windows, plan, values, i, p_low[p, 0], p_high[p], k, now, search, out)
+            elif i != NONE:
+                punctuate(windows, plan, values, i, p_low, p, k, now, search, out)
+            p += 1
+        if k == end:
+            break
+    return k, p, n_out, now
+
+
+@njit(cache=True, nogil=True)
+def list_live(slots, late_slot, control, out):  # type: ignore[no-untyped-def]
+    """Write every slot that is not dead, as ``windows.list_slots`` does; return how many are in time lists."""
+    n = 0
+    for j in range(control.shape[0] - 1):
+        slot = control[j, FIRST]
+        while slot != NONE:
+            if slots[slot, OWNER] != NONE:
+                out[n] = slot
+                n += 1
+            slot = slots[slot, AFTER]
+    in_order = n
+    for k in range(control[-1, LATE]):
+        if slots[late_slot[k], OWNER] != NONE:
+            out[n] = late_slot[k]
+            n += 1
+    return in_order
+
+
+@njit(cache=True, nogil=True)
+def close_rings(w, plan, values, now, search, out):  # type: ignore[no-untyped-def]
+    """Let groups point to their I-Nodes again after windows were filled anew; finish what has lost its last."""
+    v = values.icontrol[0, OLDEST]
+    while v != NONE:
+        behind = values.inodes[v, BEHIND]
+        done = values.inodes[v, DONE] != 0
+        for j in range(plan.inputs.shape[0]):
+            if done or (values.inodes[v, MASK] >> j) & 1 == 0:
+                continue
+            g = group_of(w, plan, values, j, v, search)
+            if g != NONE:
+                w.groups[g, INODE] = v
+            elif values.signature[0, EARLY]:
+                finish(w, plan, values, v, 0, now, search, out)
+                done = True
+        v = behind
