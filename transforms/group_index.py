@@ -20,6 +20,7 @@ from slackwater.transforms.encode import (
     unit_of,
     valid_mask,
 )
+from slackwater.transforms.grouping import MAX_NAMED
 from slackwater.transforms.kernels import groups as kernel
 
 _RUN: Final = 1 << 13
@@ -53,17 +54,43 @@ class GroupIndex:
             self.size = len(self._nulls)
         self._rehash(64)
 
-    def assign(self, batch: pa.RecordBatch) -> Int64s:
-        """Return the group of each row, with numbers for those that are new."""
+    def assign(self, batch: pa.RecordBatch, unnamed: UInt64s | None = None) -> Int64s:
+        """Return the group of each row, with numbers for those that are new.
+
+        Args:
+            batch: the rows.
+            unnamed: for each, the columns that it leaves open, as bits; they are null. What leaves columns open
+                has numbers of its own.
+        """
         out = np.zeros(batch.num_rows, np.int64)
         if self._cells:
             for start in range(0, batch.num_rows, _RUN):
-                self._assign(batch.slice(start, _RUN), out[start : start + _RUN])
+                part = batch.slice(start, _RUN)
+                cells, nulls = self._encode(part)
+                if unnamed is not None:
+                    nulls |= unnamed[start : start + _RUN] << np.uint64(MAX_NAMED)
+                self._assign(part, cells, nulls, out[start : start + _RUN])
         return out
 
-    def _assign(self, batch: pa.RecordBatch, out: Int64s) -> None:
+    def project(self, groups: Int64s, unnamed: int) -> Int64s:
+        """Return the number that each group has when these columns, given as bits, are left open."""
+        out = np.empty(groups.size, np.int64)
+        cells, nulls = self._stored[groups], self._nulls[groups]
+        columns = self.keys(groups)
+        for c, field in enumerate(self._fields):
+            if unnamed >> c & 1:
+                cells[:, c] = 0
+                columns[c] = pa.nulls(groups.size, field.type)
+        nulls |= np.uint64(unnamed | unnamed << MAX_NAMED)
+        self._assign(pa.RecordBatch.from_arrays(columns, schema=self._fields), cells, nulls, out)
+        return out
+
+    def cells(self) -> tuple[Int64s, UInt64s]:
+        """Return the cells of all groups and their null masks; not to be changed."""
+        return self._stored, self._nulls
+
+    def _assign(self, batch: pa.RecordBatch, cells: Int64s, nulls: UInt64s, out: Int64s) -> None:
         n = batch.num_rows
-        cells, nulls = self._encode(batch)
         if 2 * (self.size + n) > self._table.size:
             self._rehash(1 << (2 * (self.size + n)).bit_length())
         self._stored, self._nulls = grown(self._stored, self.size + n), grown(self._nulls, self.size + n)
