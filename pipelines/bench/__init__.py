@@ -9,6 +9,7 @@ from slackwater.transforms.errors import SlackwaterError
 BENCHES = {
     "local": "the embedded runner against a per-tuple Python join, with the share of each part",
     "disorder": "slack, recall and latency of disorder strategies against the best constant slack",
+    "joins": "state, output and punctuations of join strategies in the experiments of their papers",
 }
 
 

@@ -21,7 +21,7 @@ from slackwater.pipelines.generate import generate
 from slackwater.pipelines.graph import Node
 from slackwater.pipelines.local import run
 from slackwater.pipelines.template import read_template
-from slackwater.transforms.config import OperatorConfig
+from slackwater.transforms.config import DisorderConfig
 
 DATA_SETS = {"1 result for 2 rows": 1000, "2 results a row": 250}
 """Number of keys at 100 rows/s per stream and windows of 5 s: results per row are 500 / keys."""
@@ -90,7 +90,7 @@ def _strategies(console: Console, data: Path, rows: int, repeat: int) -> None:
 
 
 def _with_disorder(node: Node, disorder: dict[str, Any]) -> Node:
-    if not isinstance(node.config, OperatorConfig):
+    if not isinstance(node.config, DisorderConfig):
         return node
     return replace(node, config=node.config.model_copy(update={"disorder": disorder}))
 
