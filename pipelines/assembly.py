@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 
@@ -21,13 +20,18 @@ from slackwater.pipelines.graph import (
     Write,
 )
 from slackwater.pipelines.template import TemplateError, node_error
-from slackwater.transforms.config import AggregateConfig, JoinConfig, OperatorConfig, ReorderConfig
+from slackwater.transforms.config import (
+    AggregateConfig,
+    GroupCloseConfig,
+    JoinConfig,
+    OperatorConfig,
+    ReorderConfig,
+)
 from slackwater.transforms.errors import ConfigError, SlackwaterError
+from slackwater.transforms.expression import Col
 from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
+from slackwater.transforms.punctuating import PUNCTUATION_SCHEMA
 from slackwater.transforms.reordering import bind_reorder
-
-JSON_SCHEMA: Final = pa.schema([("json", pa.string())])
-"""Columns of a join's punctuations."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,9 @@ class Assembly:
                     ports.append(Port(consumer.name))
                 plan = self.plans.get(consumer.name)
                 if plan is not None:
-                    for i, read in enumerate(consumer.inputs.values()):
+                    for label, read in consumer.inputs.items():
                         if read == port:
+                            i = plan.inputs.index(label)
                             times.add(plan.time_columns[i])
                             arrivals |= {plan.arrival_columns[i]} if plan.arrival_columns else set()
         return times, arrivals
@@ -77,6 +82,29 @@ class Assembly:
                 return False
         return True
 
+    def in_time_order(self, port: Port, column: str) -> bool:
+        """Whether the embedded runner is given rows in order of this column."""
+        node = self.pipeline.node(port.node)
+        match node.config:
+            case Filter():
+                return self.in_time_order(node.inputs["input"], column)
+            case MapToFields(fields=fields):
+                before = node.inputs["input"]
+                kept = column not in fields or fields[column] == Col(None, column)
+                # Sources are read in the order of a column that is used as it stands in them.
+                return kept and before.node in self.plans and self.in_time_order(before, column)
+            case Read() | Create():
+                return True
+            case JoinConfig(window=window):
+                ordered = column == "ts" and window is not None and port.output in ("", "punctuations")
+            case AggregateConfig():
+                ordered = column == "ts" and not port.output
+            case ReorderConfig():
+                ordered = column == self.plans[node.name].time_columns[0] and not port.output
+            case _:
+                return False
+        return ordered and self.plans[node.name].config.shards == 1
+
     def input_schema(self, node: Node, label: str = "input") -> pa.Schema:
         """Columns of what a node reads."""
         return self.schemas[node.inputs[label]]
@@ -97,7 +125,8 @@ def assemble(pipeline: Pipeline, schema_of_source: Callable[[Node], pa.Schema]) 
     for node in pipeline.nodes:
         inputs = {label: schemas[port] for label, port in node.inputs.items()}
         try:
-            _add(node, inputs, schema_of_source, schemas, plans)
+            equal = _equal_columns(pipeline, node, plans)
+            _add(node, inputs, schema_of_source, schemas, plans, equal)
         except ConfigError as error:
             raise node_error(node, error) from None
         except TemplateError:
@@ -117,6 +146,7 @@ def _add(
     schema_of_source: Callable[[Node], pa.Schema],
     schemas: dict[Port, pa.Schema],
     plans: dict[str, JoinPlan],
+    equal: list[list[str]],
 ) -> None:
     main = Port(node.name)
     match node.config:
@@ -131,17 +161,25 @@ def _add(
         case Flatten():
             schemas[main] = _flattened_schema(node, inputs)
         case OperatorConfig() as config:
-            plan = _bound(config, inputs)
+            plan = _bound(config, inputs, equal)
             plans[node.name] = plan
             schemas[main] = plan.result_schema
-            sides = {"punctuations": JSON_SCHEMA, "metrics": METRICS_SCHEMA, "syncs": plan.result_schema}
+            sides = {"punctuations": PUNCTUATION_SCHEMA, "metrics": METRICS_SCHEMA, "syncs": plan.result_schema}
             for output in plan.side_outputs:
                 schemas[Port(node.name, output)] = sides.get(output, LATE_SCHEMA)
         case Write():
             pass
 
 
-def _bound(config: OperatorConfig, inputs: dict[str, pa.Schema]) -> JoinPlan:
+def _equal_columns(pipeline: Pipeline, node: Node, plans: dict[str, JoinPlan]) -> list[list[str]]:
+    """Columns that are equal in every row of the first input: keys of the join that it comes from."""
+    port = next(iter(node.inputs.values()), None)
+    while port is not None and isinstance(pipeline.node(port.node).config, Filter):
+        port = pipeline.node(port.node).inputs["input"]
+    return plans[port.node].equal_columns if port is not None and port.node in plans and not port.output else []
+
+
+def _bound(config: OperatorConfig, inputs: dict[str, pa.Schema], equal: list[list[str]]) -> JoinPlan:
     match config:
         case JoinConfig():
             return bind(config, inputs)
@@ -152,6 +190,10 @@ def _bound(config: OperatorConfig, inputs: dict[str, pa.Schema]) -> JoinPlan:
             return bind_aggregate(config, inputs)
         case ReorderConfig():
             return bind_reorder(config, inputs)
+        case GroupCloseConfig():
+            from slackwater.transforms.closing import bind_group_close
+
+            return bind_group_close(config, inputs, equal)
     raise TypeError(config)
 
 

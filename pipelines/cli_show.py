@@ -57,6 +57,8 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     state = summary.get("state") or {}
     if state:
         yield "state", f"at most {state['max_tuples']:,} tuples, {state['max_bytes'] / 1e6:,.1f} MB"
+    if state.get("spilled_tuples"):
+        yield "on disk", f"{state['spilled_tuples']:,} tuples, {state['spilled_bytes'] / 1e6:,.1f} MB"
     if "elapsed_s" in summary:
         yield "elapsed", f"{summary['elapsed_s']:,.3f} s"
         yield "throughput", f"{summary['rows_per_s']:,.0f} rows/s"
@@ -88,9 +90,11 @@ def _operator_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     inputs = plan.inputs
     times = ", ".join(f"{i}.{column}" for i, column in zip(inputs, plan.time_columns, strict=True))
     yield "time", f"{times} (in {plan.unit})"
-    if plan.arrival_columns is not None:
+    if plan.arrival_columns is not None and not plan.arrives_by_time:
         yield "arrival", ", ".join(f"{i}.{c}" for i, c in zip(inputs, plan.arrival_columns, strict=True))
-    if "syncs" in plan.side_outputs:
+    if plan.arrives_by_time:
+        yield from _close_rows(plan)
+    elif "syncs" in plan.side_outputs:
         yield from _aggregate_rows(plan)
     else:
         yield from _join_rows(plan)
@@ -112,12 +116,25 @@ def _aggregate_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     yield plan.disorder.stage, _described(plan.disorder)
 
 
+def _close_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
+    from slackwater.transforms.aggregates import parse_aggregates
+    from slackwater.transforms.closing import GroupClosePlan
+
+    assert isinstance(plan, GroupClosePlan)
+    yield "group by", ", ".join(plan.by)
+    if plan.same:
+        yield "same", ", ".join(f"{column} = {key}" for column, key in plan.same.items())
+    found = (f"{aggregate.name} = {aggregate}" for aggregate in parse_aggregates(plan.close.aggregates))
+    yield "aggregates", ", ".join(found)
+    yield "window", "none" if plan.close.window is None else str(plan.close.window)
+
+
 def _join_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     from slackwater.pipelines.expression_text import text_of
     from slackwater.plugins.options import Duration
-    from slackwater.transforms.plan import NANOS
+    from slackwater.transforms.time_unit import NANOS
 
-    inputs = plan.inputs
+    inputs = plan.members
     sizes = [str(Duration(ticks * NANOS[plan.unit])) for ticks in plan.windows]
     yield "window", ", ".join(f"{i} {size}" for i, size in zip(inputs, sizes, strict=True))
     condition = plan.condition

@@ -35,6 +35,9 @@ from slackwater.pipelines.sinks import Sink
 from slackwater.pipelines.sources import read_batches, source_schema
 from slackwater.pipelines.summary import summarise
 from slackwater.pipelines.threads import Background, Prefetch
+from slackwater.transforms.config import GroupCloseConfig
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.times import event_times
 
 
 class Stage(Protocol):
@@ -68,6 +71,8 @@ class LocalRun:
         self._sources: dict[str, Prefetch[pa.RecordBatch]] = {}
         self._live: set[str] = set()
         self.joins: dict[str, OperatorStage] = {}
+        self._followers: list[OperatorStage] = []
+        """Those that read several outputs of one operator, which come equally far with every batch."""
         self._consumers: dict[Port, list[tuple[Stage, str]]] = {}
 
     def run(self) -> None:
@@ -84,6 +89,8 @@ class LocalRun:
                         if self._progress is not None:
                             self._progress.advance(batch.num_rows)
                         self._emit(Port(name), batch)
+                        for follower in self._followers:
+                            follower.level()
             except BaseException:
                 for stage in self._stages.values():
                     if isinstance(stage, SinkStage):
@@ -126,11 +133,23 @@ class LocalRun:
         if isinstance(config, Flatten):
             return FlattenStage(node, self._assembly.schemas[Port(node.name)], self._emit, self._end)
         plan = self._assembly.plans[node.name]
-        unsorted = [label for label, port in node.inputs.items() if not self._assembly.keeps_order(port)]
-        held = frozenset(() if plan.arrival_columns is None else unsorted)
-        stage = OperatorStage(node.name, plan, held, self._emit, self._end)
+        stage = OperatorStage(node.name, plan, self._held(node, plan), self._emit, self._end)
         self.joins[node.name] = stage
+        if plan.arrives_by_time:
+            origins = {origin.name for port in node.inputs.values() for origin in self._assembly.origins(port)}
+            if len(origins) == 1 and origins <= self.joins.keys():
+                self._followers.append(stage)
         return stage
+
+    def _held(self, node: Node, plan: JoinPlan) -> frozenset[str]:
+        """Inputs that have to be sorted. A group without a window takes rows in any order that its join gives."""
+        inputs, ordered = node.inputs.items(), self._assembly.in_time_order
+        if isinstance(node.config, GroupCloseConfig):
+            timed = [] if node.config.window is None else list(zip(inputs, plan.time_columns, strict=True))
+            return frozenset(label for (label, port), column in timed if not ordered(port, column))
+        if plan.arrival_columns is None:
+            return frozenset()
+        return frozenset(label for label, port in inputs if not self._assembly.keeps_order(port))
 
     def _source_batches(self, node: Node, config: Read | Create) -> Iterator[pa.RecordBatch]:
         schema = self._assembly.schemas[Port(node.name)]
@@ -245,7 +264,7 @@ def _is_sorted(config: Read, schema: pa.Schema, column: str) -> bool:
     """Whether a column never goes back over the files of a source; reads this column only."""
     last = NOTHING_YET
     for batch in read_batches(config, pa.schema([schema.field(column)])):
-        values = batch.column(0).drop_null().cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
+        values = _ordinals(batch.column(0)).drop_null().to_numpy(zero_copy_only=False)
         if values.size and (values[0] < last or (np.diff(values) < 0).any()):
             return False
         last = int(values[-1]) if values.size else last
@@ -255,6 +274,14 @@ def _is_sorted(config: Read, schema: pa.Schema, column: str) -> bool:
 def _sorted_by(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
     """Read everything and yield it in the order of ``column``: for files that are not in arrival order."""
     table = pa.Table.from_batches(list(batches))
-    arrival = table[column].combine_chunks().cast(pa.int64(), safe=False)
+    arrival = _ordinals(table[column].combine_chunks())
     order = pa.array(np.argsort(arrival.fill_null(NOTHING_YET).to_numpy(), kind="stable"))
     yield from table.take(order).combine_chunks().to_batches(1 << 17)
+
+
+def _ordinals(column: pa.Array) -> pa.Array:
+    """Return whole numbers in the order of a column; of times that are text, those that can be read."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        ticks, known = event_times(column, "us")
+        return pa.array(ticks, mask=~known)
+    return column.cast(pa.int64(), safe=False)

@@ -16,7 +16,7 @@ from typing import Final
 
 from slackwater.pipelines.graph import Node, Pipeline, Port, Write
 from slackwater.plugins.options import Duration
-from slackwater.transforms.config import OperatorConfig
+from slackwater.transforms.config import DisorderConfig
 
 DEFAULT_INTERVAL: Final = Duration.parse("1s")
 """Stream time between rows for strategies that do not adapt, where the template says nothing."""
@@ -31,7 +31,7 @@ def metrics_to(file: Path | None, pipeline: Pipeline) -> Iterator[Pipeline]:
     with TemporaryDirectory(prefix="slackwater-metrics-") as folder:
         nodes: list[Node] = []
         for node in pipeline.nodes:
-            if isinstance(node.config, OperatorConfig):
+            if isinstance(node.config, DisorderConfig):
                 config = node.config
                 if config.metrics is None:
                     config = config.model_copy(update={"metrics": DEFAULT_INTERVAL})

@@ -16,7 +16,7 @@ from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.operators import open_operator
 from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of, split_by_shard
+from slackwater.transforms.replay import arrival_numbers, in_arrival_order, in_shard, shards_of, split_by_shard
 
 NOTHING_YET: Final = -(1 << 62)
 _ENDED: Final = 1 << 62
@@ -59,7 +59,7 @@ class OperatorStage:
             return
         arrival = arrival_numbers(self.plan, i, batch)
         oldest = int(arrival.min())
-        if oldest < self._done:
+        if oldest < self._done and not self.plan.arrives_by_time:
             raise SlackwaterError(
                 f"{self._name}: arrival of input {label!r} goes back from {self._done} to {oldest}; sort the "
                 "rows by arrival, or read the column straight from a file"
@@ -70,6 +70,12 @@ class OperatorStage:
         self._frontier[i] = max(self._frontier[i], int(arrival.max()))
         self._advance()
 
+    def level(self) -> None:
+        """Let every input be as far as the furthest: they are outputs of one operator, which is that far."""
+        if _ENDED not in self._frontier:
+            self._frontier = [max(self._frontier)] * len(self._frontier)
+            self._advance()
+
     def end(self, label: str) -> None:
         i = self.plan.inputs.index(label)
         if label in self._held:
@@ -77,7 +83,9 @@ class OperatorStage:
         self._frontier[i] = _ENDED
         self._advance()
         if all(frontier == _ENDED for frontier in self._frontier):
-            self._deliver([operator.finish() for operator in self.operators])
+            for operator in self.operators:
+                for outputs in operator.finishing():
+                    self._deliver([outputs])
             if self._pool is not None:
                 self._pool.shutdown()
             for output in self._emitted:
@@ -110,9 +118,9 @@ class OperatorStage:
         parts: list[list[tuple[Int64s, pa.RecordBatch]]] = []
         for i, (arrival, batch) in enumerate(taken):
             shards = shards_of(self.plan, i, batch)
-            rows = dict(split_by_shard(batch, shards))
+            rows = dict(split_by_shard(batch, shards, len(self.operators)))
             empty = batch.slice(0, 0)
-            parts.append([(arrival[shards == s], rows.get(s, empty)) for s in range(len(self.operators))])
+            parts.append([(arrival[in_shard(shards, s)], rows.get(s, empty)) for s in range(len(self.operators))])
         chunks = [
             in_arrival_order([part[s][1] for part in parts], [part[s][0] for part in parts])
             for s in range(len(self.operators))
@@ -153,7 +161,7 @@ class OperatorStage:
 
     def _deliver(self, outputs: list[Outputs]) -> None:
         for given in outputs:
-            for output, batches in zip(("", "late", "metrics", "syncs"), given, strict=True):
+            for output, batches in zip(("", "late", "metrics", "syncs", "punctuations"), given, strict=True):
                 for batch in batches:
                     first = self._emitted[output]
                     self._emitted[output] += batch.num_rows

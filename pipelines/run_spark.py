@@ -39,7 +39,16 @@ from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.spark.join import join_packed
-from slackwater.transforms.spark.packing import ACCOUNT, LATE, METRICS, RESULT, SYNC, from_blob, shard_keys
+from slackwater.transforms.spark.packing import (
+    ACCOUNT,
+    LATE,
+    METRICS,
+    PUNCTUATION,
+    RESULT,
+    SYNC,
+    from_blob,
+    shard_keys,
+)
 from slackwater.transforms.spark.session import PACKED_CONF, STREAMING_CONF, require_java, start_session
 from slackwater.transforms.spark.shard import read_account
 
@@ -168,11 +177,12 @@ class SparkRun:
         node, plan = self._pipeline.node(name), self._assembly.plans[name]
         partitions = min(plan.config.shards, self._session.sparkContext.defaultParallelism)
         self._session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        feeds = [self._feed(port) for port in node.inputs.values()]
+        feeds = [self._feed(node.inputs[label]) for label in plan.inputs]
         job = plan_job(feeds, plan, shard_keys(plan.config.shards, partitions), self._rows_per_batch)
         accounts: dict[int, tuple[Accounting, list[str]]] = {}
         ports = {RESULT: Port(name), LATE: Port(name, "late"), METRICS: Port(name, "metrics")}
         ports |= {SYNC: Port(name, "syncs")} if "syncs" in plan.side_outputs else {}
+        ports |= {PUNCTUATION: Port(name, "punctuations")} if "punctuations" in plan.side_outputs else {}
         with ExitStack() as kept:
             for port in ports.values():
                 self._keep(port, kept)

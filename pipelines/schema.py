@@ -36,6 +36,13 @@ _JOIN_INPUTS: Final = {
 }
 
 
+_ROWS_AND_PUNCTUATIONS: Final = {
+    "description": "what to group, and what closes the groups: a join, and its output punctuations",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"rows": _NAME, "punctuations": _NAME},
+    "required": ["rows", "punctuations"],
+}
 _LISTED_INPUTS: Final = {
     "description": "the transforms to put together",
     "anyOf": [
@@ -101,6 +108,9 @@ def _transform() -> Schema:
             then["required"] = ["config"]
         if kind.inputs == "named":
             then["properties"]["input"] = _JOIN_INPUTS
+            then["required"] = [*then.get("required", []), "input"]
+        elif kind.inputs == "rows and punctuations":
+            then["properties"]["input"] = _ROWS_AND_PUNCTUATIONS
             then["required"] = [*then.get("required", []), "input"]
         elif kind.inputs == "listed":
             then["properties"]["input"] = _LISTED_INPUTS

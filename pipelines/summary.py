@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from slackwater.transforms.accounting import Accounting
-from slackwater.transforms.plan import NANOS, JoinPlan
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.time_unit import NANOS
 
 
 def summarise(
@@ -29,13 +30,17 @@ def summarise(
             "input": {f"{n}.{i}": rows for n, part in each.items() for i, rows in part["input"].items()},
             "results": sum(part["results"] for part in each.values()),
             "late": dict(sorted(late.items())),
+            "punctuations": {
+                way: sum(part["punctuations"][way] for part in each.values()) for way in ("in", "out")
+            },
             "slack_ms": max((p["slack_ms"] for p in each.values()), key=lambda s: s["max"], default={}),
             "recall_estimate": min(
                 (p["recall_estimate"] for p in each.values() if p["recall_estimate"] is not None),
                 default=None,
             ),
             "state": {
-                key: sum(part["state"][key] for part in each.values()) for key in ("max_tuples", "max_bytes")
+                key: sum(part["state"][key] for part in each.values())
+                for key in ("max_tuples", "max_bytes", "spilled_tuples", "spilled_bytes")
             },
             "joins": each,
         }
@@ -55,9 +60,11 @@ def _lacking(name: str, plan: JoinPlan, account: Accounting) -> Iterator[str]:
     """Inputs that gave the join nothing to work with: most likely a mistake."""
     for i, label in enumerate(plan.inputs):
         rows = int(account.received[i])
-        if rows == 0:
+        if rows == 0 and plan.arrives_by_time and i:
+            yield f"{name}: no punctuation came, so none has closed a group; check that the join passes some on"
+        elif rows == 0 and i < len(plan.members):
             yield f"{name}: input {label!r} has no rows, so nothing can be joined; check its path and filters"
-        elif account.late[i, "bad_record"] == rows:
+        elif rows and account.late[i, "bad_record"] == rows:
             yield (
                 f"{name}: no row of input {label!r} has a time in column {plan.time_columns[i]!r} that can be "
                 "read; all are in the late output as bad_record. Check the setting time"

@@ -13,6 +13,7 @@ from typing import Any, Final
 from slackwater.pipelines.graph import Config, Location, Node, Pipeline, Port
 from slackwater.pipelines.template_settings import TRANSFORMS
 from slackwater.pipelines.template_text import Document, TemplateError, find_template, read_document, shipped
+from slackwater.transforms.config import GROUP_CLOSE_INPUTS
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS
 
@@ -27,6 +28,7 @@ SIDE_OUTPUTS: Final = {
     "SlidingWindowJoin": ("late", "punctuations", "metrics"),
     "SlidingWindowAggregate": ("late", "metrics", "syncs"),
     "Reorder": ("late", "metrics"),
+    "GroupClose": ("late",),
 }
 
 
@@ -235,6 +237,8 @@ class _Template:
             return self._join_inputs(draft, given)
         if wanted == "listed":
             return self._listed_inputs(draft, given)
+        if wanted == "rows and punctuations":
+            return self._rows_and_punctuations(draft, given)
         if isinstance(given, dict) and len(given) == 1:
             ((label, given),) = given.items()
             return {"input": self._port(draft, given, label)}
@@ -252,6 +256,14 @@ class _Template:
         if not MIN_INPUTS <= len(given) <= MAX_INPUTS:
             raise self._input_error(draft, f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs, got {len(given)}")
         return {label: self._port(draft, value, label) for label, value in given.items()}
+
+    def _rows_and_punctuations(self, draft: _Draft, given: Any) -> dict[str, Port]:
+        if not isinstance(given, dict) or set(given) != set(GROUP_CLOSE_INPUTS):
+            raise self._input_error(
+                draft,
+                "must be {rows: transform, punctuations: transform}, such as a join and its punctuations",
+            )
+        return {label: self._port(draft, given[label], label) for label in GROUP_CLOSE_INPUTS}
 
     def _listed_inputs(self, draft: _Draft, given: Any) -> dict[str, Port]:
         if draft.before is not None:

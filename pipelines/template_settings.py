@@ -10,7 +10,13 @@ from pydantic import BaseModel, Field, ValidationError
 from slackwater.pipelines.expression_text import Language, parse_text
 from slackwater.pipelines.graph import Config, Create, Filter, Flatten, MapToFields, Read, Write
 from slackwater.plugins.documented import Documented
-from slackwater.transforms.config import AggregateConfig, JoinConfig, ReorderConfig, config_error
+from slackwater.transforms.config import (
+    AggregateConfig,
+    GroupCloseConfig,
+    JoinConfig,
+    ReorderConfig,
+    config_error,
+)
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import Expr, ExpressionError, Lit, Op
 
@@ -85,7 +91,7 @@ class Kind(NamedTuple):
 
     settings: type[BaseModel]
     build: Callable[[Mapping[str, Any]], Config]
-    inputs: Literal["none", "one", "named", "listed"]
+    inputs: Literal["none", "one", "named", "listed", "rows and punctuations"]
 
 
 def _read(format: str) -> Kind:
@@ -137,6 +143,10 @@ def _aggregate(given: Mapping[str, Any]) -> AggregateConfig:
     return AggregateConfig.read(dict(given))
 
 
+def _group_close(given: Mapping[str, Any]) -> GroupCloseConfig:
+    return GroupCloseConfig.read(dict(given))
+
+
 def _flatten(given: Mapping[str, Any]) -> Flatten:
     _validated(FlattenSettings, given)
     return Flatten()
@@ -154,6 +164,7 @@ TRANSFORMS: Final[dict[str, Kind]] = {
     "Filter": Kind(FilterSettings, _filter, "one"),
     "MapToFields": Kind(MapSettings, _map, "one"),
     "Flatten": Kind(FlattenSettings, _flatten, "listed"),
+    "GroupClose": Kind(GroupCloseConfig, _group_close, "rows and punctuations"),
     "Reorder": Kind(ReorderConfig, _reorder, "one"),
     "SlidingWindowAggregate": Kind(AggregateConfig, _aggregate, "one"),
     "SlidingWindowJoin": Kind(JoinConfig, _join, "named"),

@@ -29,9 +29,23 @@ def slackwater_disorder_strategies() -> list[type[DisorderStrategy]]:
 
 @hookimpl
 def slackwater_join_strategies() -> list[type[JoinStrategy]]:
+    from slackwater.plugins.join.mjoin import MetadataJoin
     from slackwater.plugins.join.mswj import SlidingWindowJoinStrategy
+    from slackwater.plugins.join.pjoin import PunctuatedJoin
+    from slackwater.plugins.join.pwjoin import PunctuatedWindowJoin
+    from slackwater.plugins.join.symmetric_hash import SymmetricHashJoin
+    from slackwater.plugins.join.wjoin import WindowJoin
+    from slackwater.plugins.join.xjoin import XJoin
 
-    return [SlidingWindowJoinStrategy]
+    return [
+        SlidingWindowJoinStrategy,
+        PunctuatedWindowJoin,
+        WindowJoin,
+        PunctuatedJoin,
+        MetadataJoin,
+        SymmetricHashJoin,
+        XJoin,
+    ]
 
 
 @hookimpl

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from slackwater.plugins import checks_join
+from slackwater.plugins import checks_join, checks_punctuated
 from slackwater.plugins.checks_frame import (
     CHECKS,
     CheckFailed,
@@ -43,7 +43,15 @@ from slackwater.plugins.contract import (
     Tuples,
 )
 
-__all__ = ["CHECKS", "CheckFailed", "check_strategy", "checks_for", "checks_join", "sample_setting"]
+__all__ = [
+    "CHECKS",
+    "CheckFailed",
+    "check_strategy",
+    "checks_for",
+    "checks_join",
+    "checks_punctuated",
+    "sample_setting",
+]
 
 
 def checks_for(strategy: Strategy) -> Iterator[tuple[str, Callable[[], None]]]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from slackwater.plugins.contract import Setting, Snapshot
+from slackwater.plugins.contract import UNBOUNDED, Setting, Snapshot
 
 CHECKS: Final[dict[str, list[Callable[[Any], None]]]] = {
     stage: [] for stage in ("any", "disorder", "join", "shedding")
@@ -61,8 +61,10 @@ def same(got: Any, expected: Any, what: str) -> None:
         demand(got == expected, f"{what}: {got!r} instead of {expected!r}")
 
 
-def sample_setting(m: int = 2, where: str | None = "a.k = b.k", counts_only: bool = False) -> Setting:
-    """A join of ``m`` inputs a, b, c, … with integer columns k and v and windows of 8, 9, 10, … ms."""
+def sample_setting(
+    m: int = 2, where: str | None = "a.k = b.k", counts_only: bool = False, windowed: bool = True
+) -> Setting:
+    """A join of ``m`` inputs a, b, c, … with integer columns k and v and windows of 8, 9, 10, … ms, or none."""
     import pyarrow as pa
 
     from slackwater.transforms.condition import Condition
@@ -70,7 +72,8 @@ def sample_setting(m: int = 2, where: str | None = "a.k = b.k", counts_only: boo
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
     names = tuple("abcdefgh"[:m])
     condition = Condition(where, dict.fromkeys(names, schema))
-    return Setting(names, tuple(range(8, 8 + m)), condition, counts_only, 1_000_000)
+    windows = tuple(range(8, 8 + m)) if windowed else (UNBOUNDED,) * m
+    return Setting(names, windows, condition, counts_only, 1_000_000)
 
 
 def has_members(logic: Any, protocol: Any) -> None:

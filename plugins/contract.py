@@ -32,6 +32,30 @@ NEVER = np.iinfo(np.int64).min
 """Progress of an input that has not been seen, and the bound that releases nothing."""
 
 
+UNBOUNDED = 1 << 61
+"""Window in ticks of a join without one: longer than any two times are apart."""
+
+
+class Pattern(NamedTuple):
+    """What the punctuations of one kind speak of; columns that are not named may have any value."""
+
+    input: int
+    cells: tuple[int, ...]
+    """The cells of the input that they name."""
+    is_range: bool
+    """True where they give the ends of a range of the one cell, both inclusive; else a value of each cell."""
+
+
+class Metadata(NamedTuple):
+    """What is promised of an input before any data is seen; what follows from it comes as punctuations too."""
+
+    kind: str
+    """``unique``, ``clustered``, ``ascending``, ``descending`` or ``foreign_key``."""
+    input: int
+    cells: tuple[int, ...]
+    """The columns it speaks of. Of a foreign key the referring ones; what they refer to is ``unique``."""
+
+
 class Setting(NamedTuple):
     """What a logic object knows of the join it serves."""
 
@@ -41,6 +65,9 @@ class Setting(NamedTuple):
     condition: Condition
     counts_only: bool
     nanos_per_tick: int
+    patterns: tuple[Pattern, ...] = ()
+    """The kinds of punctuations that the inputs may bring, then those that follow from ``metadata``."""
+    metadata: tuple[Metadata, ...] = ()
 
     def ticks(self, duration: Duration) -> int:
         """Return ``duration`` in ticks, rounded up."""
@@ -85,9 +112,63 @@ class Released(NamedTuple):
     nulls: UInt64s
     """Bit c of a tuple's mask is set where its cell c is null."""
 
+    def part(self, which: slice | Bools) -> Released:
+        """Return some of the tuples, in the same order."""
+        return Released._make(array[which] for array in self)
+
+
+class Punctuations(NamedTuple):
+    """Punctuations in the order in which the join's time passes them.
+
+    Each says that no later tuple of its input matches. The operator holds the inputs to that: a tuple that
+    contradicts one it remembers is never released.
+    """
+
+    at: Int64s
+    """How many of the released tuples come before it."""
+    ts: Int64s
+    """The join's time when it takes effect. Every tuple at or before it has been released, or is late; but what
+    follows from ``unique`` takes effect between tuples of that time."""
+    pattern: Int8s
+    """Its kind: index into ``Setting.patterns``."""
+    low: Int64s
+    """``[n, cells]``: the values, as in ``Released.cells``; of a range the lower end."""
+    high: Int64s
+    """Upper end of a range."""
+
+
+class Finished(NamedTuple):
+    """Values of which no later result has any: punctuations that the join passes on."""
+
+    at: Int64s
+    """How many of the released tuples came before."""
+    ts: Int64s
+    """No result with a later event time has the value."""
+    classes: tuple[int, ...]
+    """The key classes of the condition whose values are meant."""
+    values: Int64s
+    """``[n, classes]``; of a range of the one class the lower end."""
+    high: Int64s | None = None
+    """Upper ends of ranges, inclusive, as values of single ones; None where there are no ranges."""
+
+
+class Settled(NamedTuple):
+    """Results that come after newer ones, because a member had to be read from disk first."""
+
+    ts: Int64s
+    """Event time of each result: that of its newest member."""
+    rows: tuple[Any, ...] | None
+    """A batch of rows per input, as ``contract_disk.Disk`` gives them: row k of each is the member of result k;
+    None when only counts are wanted."""
+
 
 class Matches(NamedTuple):
-    """What a contiguous run of released tuples gave."""
+    """What a contiguous run of released tuples gave.
+
+    A logic with ``reorders = True`` processes the tuples of a step in an order of its own. It may yield any
+    number of runs of none (``start == stop``) with results as it finds them, then one that covers the step;
+    ``probe`` may have any order, and the operator puts the results of the step in order.
+    """
 
     start: int
     stop: int
@@ -100,6 +181,10 @@ class Matches(NamedTuple):
     """Results that each tuple of the run completed; 0 for late ones."""
     cross_size: Float64s
     """Product of the other windows' sizes when the tuple came: the results of a cross join."""
+    finished: Finished | None = None
+    """What the run, and the punctuations before and after its tuples, proved finished."""
+    settled: Settled | None = None
+    """Results of earlier tuples; no part of ``join_size``."""
 
 
 class Held(NamedTuple):
@@ -175,6 +260,17 @@ class JoinLogic(Protocol):
 
 
 @runtime_checkable
+class PunctuatedJoinLogic(JoinLogic, Protocol):
+    """A join that makes use of punctuations; others are given the tuples only."""
+
+    def punctuated_step(self, released: Released, punctuations: Punctuations) -> Iterable[Matches]:
+        """As ``step``, with punctuations between the tuples; with no tuples there may be a run of none."""
+
+    def held_cells(self) -> tuple[Int8s, Int64s]:
+        """Input and cells of every value that is remembered, so that texts among them are kept."""
+
+
+@runtime_checkable
 class SheddingLogic(Protocol):
     """Says which tuples are worth keeping."""
 
@@ -226,6 +322,19 @@ class JoinStrategy(Strategy):
     """Base of join strategies."""
 
     stage: ClassVar[str] = "join"
+
+    @property
+    def needs_window(self) -> bool:
+        """False where a join may have no window; its windows are ``UNBOUNDED`` then."""
+        return True
+
+    @property
+    def takes_window(self) -> bool:
+        """False where a join has no window, so that one that is set is refused."""
+        return True
+
+    def check(self, setting: Setting) -> None:
+        """Raise ValueError with fault and remedy if this join cannot be served; called before data is read."""
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> JoinLogic:
         """Return the logic for one shard, new or as it was when the snapshot was taken."""

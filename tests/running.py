@@ -87,7 +87,10 @@ class _Recorder:
         self._log = log
 
     def step(self, released: Any) -> Any:
-        for matches in self._logic.step(released):
+        return self._recorded(released, self._logic.step(released))
+
+    def _recorded(self, released: Any, runs: Any) -> Any:
+        for matches in runs:
             live = self._logic.live()
             for at, k in enumerate(range(matches.start, matches.stop)):
                 self._log.append(
@@ -104,6 +107,9 @@ class _Recorder:
             yield matches
 
     def __getattr__(self, name: str) -> Any:
+        if name == "punctuated_step":
+            step = getattr(self._logic, name)
+            return lambda released, punctuations: self._recorded(released, step(released, punctuations))
         return getattr(self._logic, name)
 
 
@@ -114,6 +120,7 @@ class Run:
     operator: Operator
     batches: list[pa.RecordBatch] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
+    punctuations: list[Row] = field(default_factory=list)
     log: list[Seen] = field(default_factory=list)
 
     @property
@@ -159,6 +166,7 @@ class Run:
     def take(self, outputs: Outputs) -> None:
         self.batches += outputs.results
         self.late += [row for batch in outputs.late for row in batch.to_pylist()]
+        self.punctuations += [row for batch in outputs.punctuations for row in batch.to_pylist()]
 
 
 def run(

@@ -232,7 +232,7 @@ def test_rows_between_extents_are_in_none_and_are_not_late():
     assert [row["ts"] for row in done.rows("late")] == [18]
     summary = done.operator.accounting.summary(10**6)
     assert summary["accounting"]["input"] == {
-        "input": 5, "joined_or_expired": 4, "late": {"too_late": 1}, "balanced": True,
+        "input": 5, "joined_or_expired": 4, "punctuations": 0, "late": {"too_late": 1}, "balanced": True,
     }  # fmt: skip
 
 

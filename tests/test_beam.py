@@ -163,7 +163,7 @@ def test_outputs_have_a_schema() -> None:
     types = {tag: dict(rows.element_type._fields) for tag, rows in joined.items()}
     assert list(types["out"])[-2:] == ["b_at", "ts"] and types["out"]["ts"] is int
     assert types["late"] == {"input": str, "reason": str, "ts": int | None, "arrival": int | None, "row": str}
-    assert types["punctuations"] == {"json": str}
+    assert types["punctuations"] == {"ts": int, "pattern": str}
     assert list(types["metrics"]) == METRICS_SCHEMA.names and types["metrics"]["slack_ms"] == float | None
 
 

@@ -93,10 +93,20 @@ pipeline:
   transforms:
     - {type: ReadFromJson, name: A, config: {path: "{{ dir }}/a.jsonl"}}
     - {type: ReadFromJson, name: B, config: {path: "{{ dir }}/b.jsonl"}}
+    - {type: Create, name: Over, config: {elements: [{key: 2, ts: 300, at: 125}, {key: 1, ts: 500, at: 205}]}}
     - type: SlidingWindowJoin
       name: joined
-      input: {a: A, b: B}
-      config: {time: ts, arrival: at, window: {{ window }}, where: a.k = b.k, output: counts}
+      input: {over: Over, a: A, b: B}
+      config:
+        time: ts
+        arrival: at
+        window: {{ window }}
+        where: a.k = b.k
+        output: counts
+        join: {strategy: pwjoin}
+        punctuations: {source: over, input: b, key: {k: key}}
+        foreign_key: b.id -> a.id
+    - {type: WriteToJson, input: joined.punctuations, config: {path: "{{ dir }}/{{ out }}/over.jsonl"}}
     - {type: WriteToCsv, input: joined, config: {path: "{{ dir }}/{{ out }}/joined.csv"}}
     - {type: WriteToJson, input: joined.late, config: {path: "{{ dir }}/{{ out }}/late.jsonl"}}
 """
@@ -138,7 +148,7 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, int) else value
 
 
-def compare(data: Path, text: str) -> None:
+def compare(data: Path, text: str, *more: str) -> None:
     """Run a file under Beam YAML and under the embedded runner and compare all that is written."""
     file = data / "template.yaml"
     file.write_text(text)
@@ -148,7 +158,7 @@ def compare(data: Path, text: str) -> None:
     command = [sys.executable, "-m", "apache_beam.yaml.main", f"--yaml_pipeline_file={file}"]
     done = subprocess.run([*command, f"--jinja_variables={given}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    for stem in ("joined", "late"):
+    for stem in ("joined", "late", *more):
         ours = rows_in(data / "ours", stem)
         assert ours, f"{stem} tests nothing"
         assert rows_in(data / "beam", stem) == ours
@@ -162,8 +172,10 @@ def test_csv_and_created_rows_through_filter_and_map_with_a_missing_time(data: P
     compare(data, CSV)
 
 
-def test_json_to_counts(data: Path) -> None:
-    compare(data, COUNTS)
+def test_json_to_counts_with_punctuations_and_metadata(data: Path) -> None:
+    compare(data, COUNTS, "over")
+    reasons = [json.loads(line)["reason"] for line in (data / "ours" / "late.jsonl").read_text().splitlines()]
+    assert set(reasons) == {"too_late", "punctuation_violated"}
 
 
 def test_the_constructor_has_the_settings_of_templates_and_documents_each() -> None:

@@ -15,7 +15,7 @@ from slackwater.transforms.plan import bind
 
 GOOD = {"time": "ts", "window": "5s", "where": "a.k = b.k"}
 TWO = {"a": SCHEMA, "b": SCHEMA}
-KNOWN = "time, time_unit, arrival, disorder, guard, metrics, window, where, join, shedding, output, shards"
+KNOWN = "time, time_unit, arrival, disorder, guard, metrics, window, where, join, shedding, output, shards, punc"
 
 
 def schema(**types):
@@ -53,10 +53,11 @@ def test_settings_of_the_wrong_kind(settings, path, fault):
     assert isinstance(caught.value, SlackwaterError)
 
 
-@pytest.mark.parametrize("missing", ["time", "window"])
-def test_settings_that_are_missing(missing):
-    with pytest.raises(ConfigError, match=f"^{missing}: is missing; add it$"):
-        JoinConfig.read({k: v for k, v in GOOD.items() if k != missing})
+def test_settings_that_are_missing():
+    with pytest.raises(ConfigError, match=r"^time: is missing; add it$"):
+        JoinConfig.read({"window": "5s"})
+    with pytest.raises(ConfigError, match=r"^window: is missing; strategy 'mswj' cannot do without, add it$"):
+        bind(JoinConfig.read({"time": "ts"}), TWO)
 
 
 @pytest.mark.parametrize(

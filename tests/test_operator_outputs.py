@@ -63,6 +63,7 @@ def test_rows_without_a_time_are_bad_records_and_the_run_goes_on():
     assert got.operator.accounting.summary(10**6)["accounting"]["a"] == {
         "input": 5,
         "joined_or_expired": 3,
+        "punctuations": 0,
         "late": {"bad_record": 2},
         "balanced": True,
     }

@@ -31,9 +31,18 @@ def drop_arrival(late: Counter[Any]) -> Counter[Any]:
 
 
 def test_batch_frames_are_joined_to_the_end(spark: Any) -> None:
-    tables = [stream(i, sorted_by_arrival=i != 1) for i in range(3)]
+    """Three inputs; the first frame is a source of punctuations, and joins nothing."""
+    tables = [*(stream(i, sorted_by_arrival=i != 1) for i in range(3)), stream(3, 6)]
     frames = {name: spark.createDataFrame(t).repartition(3) for name, t in zip(NAMES, tables, strict=False)}
-    case = settings(where=star(3), arrival="arrived", shards=4, window={"a": "80ms", "b": "40ms", "c": "1s"})
+    frames = {"d": frames.pop("d"), **frames}
+    case = settings(
+        where=star(3),
+        arrival="arrived",
+        shards=4,
+        window={"a": "80ms", "b": "40ms", "c": "1s"},
+        join={"strategy": "pwjoin"},
+        punctuations={"source": "d", "input": "b", "key": "k"},
+    )
     # Ties in arrival are broken by Spark's partitions: make the numbers unique to know the order.
     frames = {name: f.withColumn("arrived", f.arrived * 1000 + f.id) for name, f in frames.items()}
     tables = [
@@ -44,7 +53,9 @@ def test_batch_frames_are_joined_to_the_end(spark: Any) -> None:
     results, late = expected(bound(tables, **case), tables)
     assert frame_rows(joined.results) == results
     assert frame_rows(joined.late) == late
-    assert joined.metrics.count() == joined.punctuations.count() == 0
+    assert {"too_late", "punctuation_violated"} <= {dict(row)["reason"] for row in late}
+    assert 0 < joined.punctuations.count() <= 6
+    assert joined.metrics.count() == 0
 
 
 def test_streaming_frames_keep_what_is_held_for_newer_rows(spark: Any, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 from pydantic import ConfigDict, field_serializer
 
 from slackwater.plugins import SheddingStrategy
-from slackwater.plugins.contract import Matches
+from slackwater.plugins.contract import Matches, Punctuations
 from slackwater.plugins.disorder.max import MaxSlack
 from slackwater.plugins.join.mswj import SlidingWindowJoinStrategy
+from slackwater.plugins.join.pwjoin import PunctuatedWindowJoin
 
 COUNTER = itertools.count()
 
@@ -194,7 +195,50 @@ def from_scratch(self, released):
     return self.logic.step(released)
 
 
+def wrong_punctuated(name, **members):
+    return Wrong(PunctuatedWindowJoin(), name, **members)
+
+
+def too_early(self, released, punctuations):
+    return self.logic.punctuated_step(released, punctuations._replace(at=punctuations.at // 2))
+
+
+def finishes_another(self, released, punctuations):
+    for run in self.logic.punctuated_step(released, punctuations):
+        told = run.finished
+        yield run if told is None else run._replace(finished=told._replace(values=told.values + 1))
+
+
+def deaf_to_the_first(self, released, punctuations):
+    return self.logic.punctuated_step(released, Punctuations._make(a[punctuations.at > 0] for a in punctuations))
+
+
+def holds_all(self):
+    return self.logic.held()._replace(seq=self.logic.held().seq + 1000)
+
+
+def without_values(self):
+    kept = self.logic.snapshot()
+    return {**kept, **{name: kept[name][:0] for name in ("masks", "done", "keys")}}
+
+
 JOIN = {
+    "check_punctuated_logic_keeps_to_the_contract": [
+        (wrong_punctuated("x", lacks="held_cells"), "lacks held_cells"),
+    ],
+    "check_punctuations_change_no_result": [
+        (wrong_punctuated("x", punctuated_step=too_early), "with punctuations, tuple "),
+        (wrong_punctuated("x", held=holds_all), "tuples held that no window holds: [("),
+    ],
+    "check_finished_values_are_in_no_later_result": [
+        (wrong_punctuated("x", punctuated_step=finishes_another), "but is in a result of tuple "),
+    ],
+    "check_chunking_does_not_change_what_punctuations_do": [
+        (wrong_punctuated("x", punctuated_step=deaf_to_the_first), "with punctuations, by 1: finished values: "),
+    ],
+    "check_punctuated_snapshot_resumes_identically": [
+        (wrong_punctuated("x", snapshot=without_values), "after a restart: finished values: "),
+    ],
     "check_join_logic_keeps_to_the_contract": [
         (wrong_join("x", lacks="evict"), "lacks evict"),
     ],

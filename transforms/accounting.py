@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Snapshot
+from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Released, Snapshot
 
 _MAX_SLACKS = 4096
 _SHARES = 1 << 20
@@ -25,11 +25,19 @@ class Accounting:
         self.missed = np.zeros(m)
         """Rows of each input that came too late, each as the share of its partners that had gone by."""
         self.late: Counter[tuple[int, str]] = Counter()
+        self.punctuations = np.zeros(m, np.int64)
+        """Rows of each input that were punctuations, not tuples."""
+        self.finished = 0
+        """Punctuations that left."""
         self.results = 0
         self.slack: Counter[int] = Counter()
         """How many arrivals met which slack, in ticks."""
         self.max_tuples = 0
         self.max_bytes = 0
+        self.spilled_tuples = 0
+        """Tuples that went to disk."""
+        self.spilled_bytes = 0
+        """Bytes that were on disk, at most."""
         if snapshot:
             self._restore(snapshot)
 
@@ -41,6 +49,11 @@ class Accounting:
         """Count rows that go to the late output."""
         if n:
             self.late[which, reason] += n
+
+    def recall(self, which: int, reason: str, n: int) -> None:
+        """Count rows that go to the late output after they were counted as in order."""
+        self.in_order[which] -= n
+        self.reject(which, reason, n)
 
     def refuse(self, which: int, reason: str, n: int) -> None:
         """Count rows that never reach the join; those with a time are missed altogether."""
@@ -68,6 +81,10 @@ class Accounting:
         self.in_order += total
         self.results += int(join_size.sum())
 
+    def punctuate(self, inputs: Int8s) -> None:
+        """Count rows that were punctuations."""
+        self.punctuations += np.bincount(inputs, minlength=len(self.inputs))
+
     def hold(self, slack: Int64s) -> None:
         """Note the slack that each arrival met."""
         if slack.size and slack[0] == slack[-1] and (slack == slack[0]).all():
@@ -83,16 +100,25 @@ class Accounting:
         self.max_tuples = max(self.max_tuples, tuples)
         self.max_bytes = max(self.max_bytes, nbytes)
 
+    def spill(self, tuples: int, nbytes: int) -> None:
+        """Note how many tuples have gone to disk, and the bytes that are there."""
+        self.spilled_tuples = tuples
+        self.spilled_bytes = max(self.spilled_bytes, nbytes)
+
     def __iadd__(self, other: Accounting) -> Accounting:
         """Add the account of another shard; their states are held at the same time."""
         self.received += other.received
         self.in_order += other.in_order
         self.missed += other.missed
         self.late += other.late
+        self.punctuations += other.punctuations
+        self.finished += other.finished
         self.slack += other.slack
         self.results += other.results
         self.max_tuples += other.max_tuples
         self.max_bytes += other.max_bytes
+        self.spilled_tuples += other.spilled_tuples
+        self.spilled_bytes += other.spilled_bytes
         return self
 
     def __sub__(self, before: Accounting) -> Accounting:
@@ -102,6 +128,8 @@ class Accounting:
         part.in_order = self.in_order - before.in_order
         part.missed = self.missed - before.missed
         part.late = self.late - before.late
+        part.punctuations = self.punctuations - before.punctuations
+        part.finished = self.finished - before.finished
         part.results = self.results - before.results
         return part
 
@@ -117,7 +145,7 @@ class Accounting:
         """
         if not self.results:
             return None if self.late else 1.0
-        missed = sum(self.missed[i] / _SHARES * self.results / n for i, n in enumerate(self.in_order) if n)
+        missed = sum(self.missed[i] / _SHARES * self.results / n for i, n in enumerate(self.in_order) if n > 0)
         return float(self.results / (self.results + missed))
 
     def summary(self, nanos_per_tick: int) -> dict[str, Any]:
@@ -129,13 +157,20 @@ class Accounting:
             "input": {name: int(n) for name, n in zip(self.inputs, self.received, strict=True)},
             "results": self.results,
             "late": dict(sorted(reasons.items())),
+            "punctuations": {"in": int(self.punctuations.sum()), "out": self.finished},
             "slack_ms": self._slack_ms(nanos_per_tick),
             "recall_estimate": self.recall_estimate(),
-            "state": {"max_tuples": self.max_tuples, "max_bytes": self.max_bytes},
+            "state": {
+                "max_tuples": self.max_tuples,
+                "max_bytes": self.max_bytes,
+                "spilled_tuples": self.spilled_tuples,
+                "spilled_bytes": self.spilled_bytes,
+            },
             "accounting": {
                 name: {
                     "input": int(self.received[i]),
                     "joined_or_expired": int(self.in_order[i]) - self.late[i, "shed"],
+                    "punctuations": int(self.punctuations[i]),
                     "late": {r: n for (j, r), n in sorted(self.late.items()) if j == i},
                     "balanced": self.balanced(i),
                 }
@@ -144,9 +179,9 @@ class Accounting:
         }
 
     def balanced(self, which: int) -> bool:
-        """Whether every row of an input is accounted for: it was in order, or it is late with a reason."""
+        """Whether every row of an input is accounted for: in order, a punctuation, or late with a reason."""
         late = sum(n for (j, reason), n in self.late.items() if j == which and reason != "shed")
-        return int(self.received[which]) == int(self.in_order[which]) + late
+        return int(self.received[which]) == int(self.in_order[which] + self.punctuations[which]) + late
 
     def snapshot(self) -> Snapshot:
         return {
@@ -155,8 +190,11 @@ class Accounting:
             "missed": self.missed.copy(),
             "late": [[i, reason, n] for (i, reason), n in self.late.items()],
             "slack": [[k, n] for k, n in self.slack.items()],
+            "punctuations": self.punctuations.copy(),
+            "finished": self.finished,
             "results": self.results,
             "max": [self.max_tuples, self.max_bytes],
+            "spilled": [self.spilled_tuples, self.spilled_bytes],
         }
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -165,8 +203,11 @@ class Accounting:
         self.missed[:] = snapshot["missed"]
         self.late = Counter({(i, reason): n for i, reason, n in snapshot["late"]})
         self.slack = Counter({k: n for k, n in snapshot["slack"]})
+        self.punctuations[:] = snapshot["punctuations"]
+        self.finished = snapshot["finished"]
         self.results = snapshot["results"]
         self.max_tuples, self.max_bytes = snapshot["max"]
+        self.spilled_tuples, self.spilled_bytes = snapshot["spilled"]
 
     def _coarsen(self) -> None:
         """Round slacks to three digits once there are too many different ones."""
@@ -187,3 +228,19 @@ class Accounting:
             "p99": float(ms[np.searchsorted(share, 0.99)]),
             "max": float(ms[-1]),
         }
+
+
+def partners_gone(released: Released, windows: tuple[int, ...], on_t: int) -> tuple[Float64s, int]:
+    """Return, for the late tuples of a run, the share of their partners' time span that the join has passed.
+
+    Also returns the join's time after the run; ``on_t`` is that before.
+    """
+    late, ts = released.late, released.ts
+    if not late.any():
+        return np.empty(0), int(ts[-1])
+    newest = np.maximum(np.maximum.accumulate(ts), on_t)
+    own = np.asarray(windows, np.float64)
+    others = (own.sum() - own) / max(1, len(own) - 1)
+    which = released.input[late]
+    share = (others[which] + newest[late] - ts[late]) / np.maximum(own[which] + others[which], 1.0)
+    return np.asarray(np.minimum(1.0, share), np.float64), int(newest[-1])

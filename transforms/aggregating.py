@@ -14,13 +14,23 @@ from sqlglot import exp
 from slackwater.plugins.options import Duration
 from slackwater.plugins.shedding.none import NoShedding
 from slackwater.transforms.aggregates import AggregateLayout, parse_aggregates
-from slackwater.transforms.condition import MAX_CELLS, Cell, kind_of
+from slackwater.transforms.binding import bind_times, whole_ticks
+from slackwater.transforms.condition import Cell
 from slackwater.transforms.config import AggregateConfig, JoinConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.evaluate import WORDS, check, kind_of_value
 from slackwater.transforms.expression import Expr, ExpressionError, parse
-from slackwater.transforms.plan import NANOS, JoinPlan, bind_disorder, bind_times, whole_ticks
+from slackwater.transforms.grouping import (
+    check_aggregate_names,
+    check_columns,
+    check_names,
+    column_names,
+    group_cells,
+    key_schema,
+)
+from slackwater.transforms.plan import JoinPlan, bind_disorder
 from slackwater.transforms.reordering import INPUT, PassOn
+from slackwater.transforms.time_unit import NANOS
 
 __all__ = ["INPUT", "AggregatePlan", "bind_aggregate"]
 
@@ -48,8 +58,7 @@ class AggregatePlan(JoinPlan):
     @property
     def group_by(self) -> tuple[str, ...]:
         """Columns that rows are grouped by."""
-        given = self.aggregate.group_by
-        return (given,) if isinstance(given, str) else tuple(given)
+        return column_names(self.aggregate.group_by)
 
     @cached_property
     def layout(self) -> AggregateLayout:
@@ -66,18 +75,16 @@ class AggregatePlan(JoinPlan):
     def group_cells(self) -> list[Cell]:
         """The group columns, and how each is laid in a word."""
         (schema,) = self.schemas.values()
-        return [_group_cell(schema.field(name)) for name in self.group_by]
+        return group_cells(schema, self.group_by, "group_by")
 
     def shard_cells(self, which: int) -> list[Cell]:
         return self.group_cells
 
     @cached_property
     def key_schema(self) -> pa.Schema:
-        """The group columns as they come out: a dictionary is replaced by its values."""
+        """The group columns as they come out."""
         (schema,) = self.schemas.values()
-        fields = [schema.field(name) for name in self.group_by]
-        types = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in fields]
-        return pa.schema([pa.field(f.name, type_) for f, type_ in zip(fields, types, strict=True)])
+        return key_schema(schema, self.group_by)
 
     @cached_property
     def result_schema(self) -> pa.Schema:
@@ -114,8 +121,8 @@ def bind_aggregate(config: AggregateConfig, schemas: Mapping[str, pa.Schema]) ->
         join=PassOn(),
         shedding=NoShedding(),
         aggregate=config,
-        range=_ticks(config.range, unit, "range"),
-        slide=_ticks(config.range if config.slide is None else config.slide, unit, "slide"),
+        range=long_ticks(config.range, unit, "range"),
+        slide=long_ticks(config.range if config.slide is None else config.slide, unit, "slide"),
     )
     _check_groups(plan)
     _check_names(plan)
@@ -123,7 +130,8 @@ def bind_aggregate(config: AggregateConfig, schemas: Mapping[str, pa.Schema]) ->
     return plan
 
 
-def _ticks(duration: Duration, unit: str, setting: str) -> int:
+def long_ticks(duration: Duration, unit: str, setting: str) -> int:
+    """Return a length of time in ticks; raise ConfigError if it is longer than any two times are apart."""
     if duration >= LONGEST * NANOS[unit]:
         raise ConfigError(f"must be shorter: there are no event times in {unit} that are so far apart", setting)
     return whole_ticks(duration, unit, setting)
@@ -131,48 +139,16 @@ def _ticks(duration: Duration, unit: str, setting: str) -> int:
 
 def _check_groups(plan: AggregatePlan) -> None:
     (schema,) = plan.schemas.values()
-    columns = plan.group_by
-    for column in columns:
-        if column not in schema.names:
-            raise ConfigError(f"there is no column {column!r}; there are {', '.join(schema.names)}", "group_by")
-        if columns.count(column) > 1:
-            raise ConfigError(f"names {column!r} twice; remove one", "group_by")
-    if len(columns) > MAX_CELLS:
-        raise ConfigError(f"names more than {MAX_CELLS} columns; group by fewer", "group_by")
-    if not columns and plan.config.shards > 1:
+    check_columns(schema, plan.group_by, "group_by")
+    if not plan.group_by and plan.config.shards > 1:
         raise ConfigError(
             "without group_by there is one group, which cannot be split; use shards: 1 or add group_by", "shards"
         )
-    plan.group_cells  # noqa: B018 - raises if a column cannot be grouped by
-
-
-def _group_cell(field: pa.Field) -> Cell:
-    try:
-        kind = kind_of(field.type, field.name)
-    except ExpressionError:
-        raise ConfigError(
-            f"column {field.name!r} has type {field.type}, which cannot be grouped by; use a simple column",
-            "group_by",
-        ) from None
-    return Cell(field.name, "text" if pa.types.is_decimal(field.type) else kind)
 
 
 def _check_names(plan: AggregatePlan) -> None:
-    for column in plan.group_by:
-        if column in (*BEFORE, *AFTER):
-            raise ConfigError(
-                f"column {column!r} is called like a column of the results ({', '.join((*BEFORE, *AFTER))}); "
-                "rename it with MapToFields",
-                "group_by",
-            )
-    for name in plan.aggregate.aggregates:
-        taken = (*BEFORE, *plan.group_by, *AFTER)
-        if name in taken:
-            raise ConfigError(
-                f"there is a result column of this name already ({', '.join(taken)}); choose another name",
-                "aggregates",
-                name,
-            )
+    check_names(plan.group_by, (*BEFORE, *AFTER), "group_by")
+    check_aggregate_names(tuple(plan.aggregate.aggregates), (*BEFORE, *plan.group_by, *AFTER))
     plan.layout  # noqa: B018 - raises if an aggregate does not fit
 
 

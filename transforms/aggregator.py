@@ -6,6 +6,7 @@ It has the interface of ``operator.Operator``, and engines drive either in the s
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -54,7 +55,7 @@ class Aggregator:
 
     def push(self, chunk: Chunk) -> Outputs:
         """Take arrivals; return the extents they complete and the rows they prove late."""
-        out = Outputs([], [], [], [])
+        out = Outputs.empty()
         self.accounting.receive(chunk.input)
         taken = self._intake.take(chunk)
         for _, reason, ts, arrival, rows in taken.refused:
@@ -82,12 +83,19 @@ class Aggregator:
 
     def finish(self) -> Outputs:
         """Emit every extent that holds a row, in order: the input has ended."""
-        out = Outputs([], [], [], [])
+        out = Outputs.empty()
         started = time.perf_counter()
         for complete in self._store.flush():
             started = self._deliver(out, complete, np.empty(0, np.int64), started)
         self._pacing.finish(out)
         return out
+
+    def finishing(self) -> Iterator[Outputs]:
+        """As ``finish``, which fits into memory."""
+        yield self.finish()
+
+    def close(self) -> None:
+        """Nothing is on disk."""
 
     @property
     def warnings(self) -> list[str]:

@@ -70,9 +70,12 @@ class Condition:
     Args:
         text: SQL text, or None for a cross join.
         schemas: the Arrow schema of each input, by name, in input order.
+        also: further columns that must have a cell, as (input, column).
     """
 
-    def __init__(self, text: str | None, schemas: Mapping[str, pa.Schema]) -> None:
+    def __init__(
+        self, text: str | None, schemas: Mapping[str, pa.Schema], also: Iterable[tuple[str, str]] = ()
+    ) -> None:
         self.inputs = tuple(schemas)
         self._schemas = tuple(schemas.values())
         self.texts: list[str] = []
@@ -87,6 +90,9 @@ class Condition:
         self._build_classes(keys)
         for predicate in self.predicates:
             self.assemble([predicate])
+        for name, column in also:
+            if self.cell_of(self.inputs.index(name), column) < 0:
+                self._cell_of(Col(name, column))
 
     @property
     def columns(self) -> tuple[tuple[Cell, ...], ...]:
@@ -116,6 +122,12 @@ class Condition:
             if not more:
                 return len(seen) == len(self.inputs)
             seen |= more
+
+    def cell_of(self, which: int, column: str) -> int:
+        """Return the cell of an input that holds a column, or -1; a key's own layout comes first."""
+        keys = [members[which] for members in self.classes if which in members]
+        order = [*keys, *range(len(self._cells[which]))]
+        return next((c for c in order if self._cells[which][c].column == column), -1)
 
     def assemble(self, predicates: Iterable[Predicate]) -> Int64s:
         """Return the program that tests all of ``predicates``; empty for none."""

@@ -1,16 +1,18 @@
-"""The settings of joins, aggregates and Reorder, as they stand in a template or in Python code."""
+"""The settings of joins, aggregates, GroupClose and Reorder, as they stand in a template or in Python code."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from slackwater.plugins.documented import Documented
 from slackwater.plugins.options import Duration
 from slackwater.transforms.errors import ConfigError
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
+GROUP_CLOSE_INPUTS: Final = ("rows", "punctuations")
+"""Names of the inputs of GroupClose. At the same event time, rows come before punctuations."""
 
 
 class GuardConfig(Documented):
@@ -23,20 +25,12 @@ class GuardConfig(Documented):
 
 
 class OperatorConfig(Documented):
-    """Settings that every transform has that puts rows in order."""
+    """Settings that every transform has that goes by event time."""
 
     time: str | dict[str, str]
     """event-time column, one name for all inputs or {input: column}: integer, timestamp or date"""
     time_unit: TimeUnit = "ms"
     """unit of integer event times"""
-    arrival: str | dict[str, str] | None = None
-    """column with the order of arrival over all inputs; default: the order of the rows, inputs taking turns"""
-    disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": "max"})
-    """disorder strategy and its options; a recall alone means the strategy result_slack"""
-    guard: GuardConfig = GuardConfig()
-    """limits on event times"""
-    metrics: Duration | None = None
-    """stream time between rows of the output ``metrics``; strategies that adapt report whenever they do"""
 
     @classmethod
     def read(cls, settings: dict[str, Any]) -> Self:
@@ -47,15 +41,60 @@ class OperatorConfig(Documented):
             raise config_error(error, cls) from None
 
 
-class ReorderConfig(OperatorConfig):
+class DisorderConfig(OperatorConfig):
+    """Settings that every transform has that puts rows in order."""
+
+    arrival: str | dict[str, str] | None = None
+    """column with the order of arrival over all inputs; default: the order of the rows, inputs taking turns"""
+    disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": "max"})
+    """disorder strategy and its options; a recall alone means the strategy result_slack"""
+    guard: GuardConfig = GuardConfig()
+    """limits on event times"""
+    metrics: Duration | None = None
+    """stream time between rows of the output ``metrics``; strategies that adapt report whenever they do"""
+
+
+class PunctuationConfig(Documented):
+    """Rows that are punctuations: no later row of an input matches what they say."""
+
+    input: str
+    """the input that they speak of"""
+    when: str | None = None
+    """SQL condition on its columns that tells them from its other rows"""
+    source: str | None = None
+    """instead of when: another input that has nothing but them, and joins nothing"""
+    key: str | list[str] | dict[str, str] = Field(default_factory=list)
+    """column or columns whose value in the punctuation is over; {column: column of the source}"""
+    values: dict[str, str] = Field(default_factory=dict)
+    """column of which several values are over: the column of the punctuation that lists them"""
+    range: dict[str, dict[Literal["from", "to"], str]] = Field(default_factory=dict)
+    """column of which a range of values is over: {from: column, to: column}, both included; one may lack"""
+
+
+def _listed(given: Any) -> Any:
+    return [given] if isinstance(given, dict | PunctuationConfig) else given
+
+
+def _texts(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+_Columns = Annotated[
+    list[str | list[str]], BeforeValidator(_texts, json_schema_input_type=str | list[str | list[str]])
+]
+_Texts = Annotated[list[str], BeforeValidator(_texts, json_schema_input_type=str | list[str])]
+
+
+class ReorderConfig(DisorderConfig):
     """Settings of Reorder: rows out in order of event time, rows that came too late beside."""
 
 
-class JoinConfig(OperatorConfig):
+class JoinConfig(DisorderConfig):
     """Settings of one sliding window join."""
 
-    window: Duration | dict[str, Any]
-    """how far back a row may be to be joined: one duration, {input: duration}, or {size: 5s, closed: right}"""
+    window: Duration | dict[str, Any] | None = None
+    """how far back a row may be to be joined: one duration, {input: duration}, or {size: 5s, closed: right};
+    some join strategies can do without"""
     where: str | None = None
     """join condition in SQL; none joins everything within the windows"""
     join: dict[str, Any] = Field(default_factory=lambda: {"strategy": "mswj"})
@@ -66,9 +105,22 @@ class JoinConfig(OperatorConfig):
     """joined rows, or the number of results per timestamp"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the join is split into by key"""
+    punctuations: Annotated[
+        list[PunctuationConfig],
+        BeforeValidator(_listed, json_schema_input_type=PunctuationConfig | list[PunctuationConfig]),
+    ] = Field(default_factory=list)
+    """rows that are punctuations, one kind or a list"""
+    unique: _Columns = Field(default_factory=list)
+    """input.column of which no value comes twice, or a list; [[a.x, a.y]] of which no pair does"""
+    clustered: _Columns = Field(default_factory=list)
+    """input.column whose equal values follow each other, as for unique"""
+    ordered: _Texts = Field(default_factory=list)
+    """input.column whose values never fall in order of event time, or a list; with desc after it, never rise"""
+    foreign_key: _Texts = Field(default_factory=list)
+    """bids.item -> auctions.id: auctions.id is unique and has every bids.item; or a list"""
 
 
-class AggregateConfig(OperatorConfig):
+class AggregateConfig(DisorderConfig):
     """Settings of one sliding window aggregate."""
 
     range: Duration
@@ -81,6 +133,23 @@ class AggregateConfig(OperatorConfig):
     """new column: count(*), or count, sum, avg, min or max of a column or an expression"""
     having: str | None = None
     """SQL condition on the group columns and the aggregates; groups that fail it are left out"""
+    shards: int = Field(default=1, ge=1, le=4096)
+    """parts that the groups are split into"""
+
+
+class GroupCloseConfig(OperatorConfig):
+    """Settings of GroupClose: aggregates per group, out as soon as the group is over."""
+
+    time: str
+    """event-time column of the rows: integer, timestamp or date"""
+    by: str | list[str]
+    """column or columns to group by"""
+    aggregates: dict[str, str]
+    """new column: count(*), or count, sum, avg, min or max of a column or an expression"""
+    window: Duration | None = None
+    """how long after its first row a group is open at most, both ends included; default: no limit"""
+    same: dict[str, str] = Field(default_factory=dict)
+    """columns that always have the value of a ``by`` column, {column: by column}; those of a join are known"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the groups are split into"""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,13 +62,20 @@ class CellEncoder:
         self._time_unit = time_unit(condition, schemas)
         self.dictionary = TextDictionary(condition.texts, snapshot)
 
-    def encode(self, which: int, batch: pa.RecordBatch) -> tuple[Int64s, UInt64s]:
-        """Return the cells and null masks of a batch of input ``which``."""
+    def encode(
+        self, which: int, batch: pa.RecordBatch, columns: Mapping[int, str] | None = None
+    ) -> tuple[Int64s, UInt64s]:
+        """Return the cells and null masks of a batch of input ``which``.
+
+        Rows that are not of this input but speak of it have ``columns``: the column for each cell that they fill.
+        """
         cells = np.zeros((batch.num_rows, self._width), np.int64)
         nulls = np.zeros(batch.num_rows, np.uint64)
-        for c, cell in enumerate(self._layout[which]):
-            column = batch.column(cell.column)
-            cells[:, c] = self._words(cell, column)
+        layout = self._layout[which]
+        names = {c: cell.column for c, cell in enumerate(layout)} if columns is None else columns
+        for c, name in names.items():
+            column = batch.column(name)
+            cells[:, c] = self.words(layout[c], column)
             if column.null_count or pa.types.is_null(column.type):
                 nulls |= (~valid_mask(column)).astype(np.uint64) << np.uint64(c)
         return cells, nulls
@@ -77,12 +84,28 @@ class CellEncoder:
         """Which cells of an input hold dictionary codes."""
         return [c for c, cell in enumerate(self._layout[which]) if cell.kind == "text"]
 
-    def _words(self, cell: Cell, column: pa.Array) -> Int64s:
+    def words(self, cell: Cell, column: pa.Array) -> Int64s:
+        """Return values as they lie in a cell, nulls as anything."""
+        if pa.types.is_null(column.type):
+            return np.zeros(len(column), np.int64)
         if cell.kind == "text":
             return self.dictionary.encode(column)
         if cell.kind == "time":
             return time_words(column, self._time_unit)
         return number_words(column, cell.kind)
+
+    def values(self, cell: Cell, type_: pa.DataType, words: Int64s) -> pa.Array:
+        """Return words of a cell as values of the column that they were made from, of type ``type_``."""
+        if pa.types.is_dictionary(type_):
+            type_ = type_.value_type
+        if cell.kind == "text":
+            return pa.array(self.dictionary.texts(words), pa.binary()).cast(type_)
+        if cell.kind == "float":
+            return pa.array(words.view(np.float64))
+        if cell.kind == "time" and (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
+            zone = getattr(type_, "tz", None)
+            return pa.array(words).cast(pa.timestamp(self._time_unit, zone)).cast(type_, safe=False)
+        return pa.array(words).cast(type_) if pa.types.is_boolean(type_) else pa.array(words)
 
 
 def number_words(column: pa.Array, kind: str) -> Int64s:
@@ -150,6 +173,18 @@ class TextDictionary:
             self._arena, self.size, self._bytes, self._next, out,
         )  # fmt: skip
         return out
+
+    def texts(self, codes: Int64s) -> list[bytes]:
+        """Return the texts of codes that are in the dictionary."""
+        at = np.searchsorted(self._codes[: self.size], codes)
+        return [self._arena[self._starts[k] : self._starts[k + 1]].tobytes() for k in at]
+
+    def hashes(self, codes: Int64s) -> UInt64s:
+        """Return a hash of the text of each code that is in the dictionary, 0 of code 0."""
+        if not self.size:
+            return np.zeros(len(codes), np.uint64)
+        at = np.minimum(np.searchsorted(self._codes[: self.size], codes), self.size - 1)
+        return np.where(codes == 0, np.uint64(0), self._hashes[at])
 
     def forget(self, used: Int64s) -> None:
         """Drop every text whose code is not in ``used``; codes that stay keep their texts."""

@@ -38,6 +38,8 @@ class Taken(NamedTuple):
     """A chunk sorted into rows to join and rows to refuse."""
 
     arrivals: Arrivals
+    source: Int8s
+    """The input that each came in by; ``arrivals.input`` is the one that it counts as an arrival of."""
     seq: Int64s
     rows: list[pa.RecordBatch]
     """The accepted rows of each input."""
@@ -47,18 +49,23 @@ class Taken(NamedTuple):
 
 
 class Intake:
-    """Judges arrivals one after the other; knows how far each input has come."""
+    """Judges arrivals one after the other; knows how far each input has come.
+
+    A source of punctuations has no progress of its own: its rows are arrivals of the input they speak of, so that
+    a join never waits for them.
+    """
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
-        m = len(plan.inputs)
+        m = len(plan.members)
         self._plan = plan
+        self._counts_as = np.asarray(plan.counts_as, np.int8)
         guard, setting = plan.config.guard, plan.setting
         self._past = -1 if guard.past is None else setting.ticks(guard.past)
         self._future = -1 if guard.future is None else setting.ticks(guard.future)
         self.warnings: list[str] = []
         self._progress = np.full(m, NEVER, np.int64)
         self._jumped = np.full(m, NEVER, np.int64)
-        self._next_seq = np.zeros(m, np.int64)
+        self._next_seq = np.zeros(len(plan.inputs), np.int64)
         if snapshot:
             self._progress[:] = snapshot["progress"]
             self._jumped[:] = snapshot["jumped"]
@@ -75,23 +82,24 @@ class Intake:
                 seq[at] = self._next_seq[i] + np.arange(at.size)
                 self._next_seq[i] += at.size
         verdict, progress, frontier = np.zeros(n, np.int8), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        inputs = self._counts_as[chunk.input]
         kernel.track(
-            chunk.input, ts, known, self._progress, self._past, self._future, self._jumped,
+            inputs, ts, known, self._progress, self._past, self._future, self._jumped,
             verdict, progress, frontier,
         )  # fmt: skip
         said = self._watermarks(chunk, of_input)
-        arrivals = Arrivals(chunk.input, ts, chunk.arrival, progress, progress - ts, frontier, said)
-        rows, refused = chunk.batches, []
+        arrivals = Arrivals(inputs, ts, chunk.arrival, progress, progress - ts, frontier, said)
+        rows, source, refused = chunk.batches, chunk.input, []
         if verdict.any():
             refused = _refused(chunk, of_input, ts, verdict)
             accepted = verdict == kernel.KEEP
             rows = [
                 batch.filter(pa.array(accepted[at])) for batch, at in zip(chunk.batches, of_input, strict=True)
             ]
-            arrivals, seq = arrivals.part(accepted), seq[accepted]
-            of_input = [np.flatnonzero(arrivals.input == i) for i in range(len(rows))]
-        self._warn_of_old_times(arrivals)
-        return Taken(arrivals, seq, rows, of_input, refused)
+            arrivals, source, seq = arrivals.part(accepted), source[accepted], seq[accepted]
+            of_input = [np.flatnonzero(source == i) for i in range(len(rows))]
+        self._warn_of_old_times(arrivals, source)
+        return Taken(arrivals, source, seq, rows, of_input, refused)
 
     def snapshot(self) -> Snapshot:
         return {
@@ -112,14 +120,14 @@ class Intake:
                 said[at[known]] = ticks[known]
         return said
 
-    def _warn_of_old_times(self, arrivals: Arrivals) -> None:
+    def _warn_of_old_times(self, arrivals: Arrivals, source: Int8s) -> None:
         nanos = self._plan.setting.nanos_per_tick
         if self.warnings or not arrivals.delay.size or int(arrivals.delay.max()) * nanos < _YEAR_NANOS:
             return
         k = int(arrivals.delay.argmax())
         years = int(arrivals.delay[k]) * nanos / _YEAR_NANOS
         self.warnings.append(
-            f"time of input {self._plan.inputs[arrivals.input[k]]!r} goes back {years:.1f} years; if such rows "
+            f"time of input {self._plan.inputs[source[k]]!r} goes back {years:.1f} years; if such rows "
             "are errors, set guard: {past: 1d} to send them to the late output"
         )
 

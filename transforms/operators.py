@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from slackwater.plugins.contract import Snapshot
@@ -24,6 +25,9 @@ class ShardOperator(Protocol):
     def finish(self) -> Outputs:
         """Return all that is left: the inputs have ended."""
 
+    def finishing(self) -> Iterator[Outputs]:
+        """Yield all that is left, in parts that fit into memory."""
+
     @property
     def warnings(self) -> list[str]:
         """What the user should know of the data."""
@@ -31,6 +35,9 @@ class ShardOperator(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of everything held."""
+
+    def close(self) -> None:
+        """Remove what is on disk; the operator is of no use any more."""
 
     def snapshot(self) -> Snapshot:
         """Everything needed to go on in another process."""
@@ -45,4 +52,10 @@ def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None) -> ShardOper
 
         assert isinstance(plan, AggregatePlan)
         return Aggregator(plan, snapshot)
+    if plan.arrives_by_time:
+        from slackwater.transforms.closer import GroupCloser
+        from slackwater.transforms.closing import GroupClosePlan
+
+        assert isinstance(plan, GroupClosePlan)
+        return GroupCloser(plan, snapshot)
     return Operator(plan, snapshot)

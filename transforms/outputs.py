@@ -20,19 +20,26 @@ class Outputs(NamedTuple):
     metrics: list[pa.RecordBatch]
     syncs: list[pa.RecordBatch]
     """Ends of window extents, of an aggregate."""
+    punctuations: list[pa.RecordBatch]
+    """Values that no later result has."""
+
+    @classmethod
+    def empty(cls) -> Outputs:
+        """Return outputs to add to."""
+        return cls([], [], [], [], [])
 
 
 def late_batch(
-    name: str, reason: str, ts: Int64s | None, arrival: Int64s, rows: pa.RecordBatch
+    name: str, reason: str, ts: Int64s | None, arrival: Int64s | None, rows: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Return rows of input ``name`` as rows of the late output; ``ts`` is None if they have no time."""
+    """Return rows of input ``name`` as rows of the late output; ``ts`` and ``arrival`` are None if unknown."""
     n = rows.num_rows
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(name, n),
             pa.repeat(reason, n),
             pa.nulls(n, pa.int64()) if ts is None else pa.array(ts, pa.int64()),
-            pa.array(arrival, pa.int64()),
+            pa.nulls(n, pa.int64()) if arrival is None else pa.array(arrival, pa.int64()),
             rows_to_json(rows),
         ],
         schema=LATE_SCHEMA,
@@ -40,33 +47,52 @@ def late_batch(
 
 
 class Counts:
-    """Adds up results per timestamp. The newest timestamp stays open: more results may come for it."""
+    """Adds up results per timestamp; one leaves when no more results may come for it.
 
-    def __init__(self, plan: JoinPlan, pending: list[int] | None = None) -> None:
+    That is the case for all but the newest, unless the join says that it owes results of any time.
+    """
+
+    def __init__(self, plan: JoinPlan, pending: list[Any] | None = None) -> None:
         self._plan = plan
-        self.pending = list(pending or [])
-        """[timestamp, count so far], or nothing."""
+        self._waiting: list[tuple[Int64s, Int64s]] = []
+        self._merged_size = 0
+        if pending:
+            self._waiting.append((np.array(pending[0], np.int64), np.array(pending[1], np.int64)))
 
-    def add(self, out: Outputs, ts: Int64s, sizes: Int64s) -> None:
-        """Count the results of tuples in timestamp order; emit the timestamps that are complete."""
+    @property
+    def pending(self) -> list[Any]:
+        """Timestamps that are open, and the count of each so far."""
+        return list(self._merged())
+
+    def add(self, out: Outputs, ts: Int64s, sizes: Int64s, owing: bool = False) -> None:
+        """Count results, of tuples in timestamp order or owed ones; emit the timestamps that are complete."""
         found = sizes > 0
-        ts, sizes = ts[found], sizes[found]
-        if not ts.size:
-            return
-        if self.pending:
-            ts = np.concatenate([self.pending[:1], ts])
-            sizes = np.concatenate([self.pending[1:], sizes])
-        first = np.flatnonzero(np.concatenate([[True], ts[1:] != ts[:-1]]))
-        totals = np.add.reduceat(sizes, first)
-        self.pending = [int(ts[-1]), int(totals[-1])]
-        self._emit(out, ts[first[:-1]], totals[:-1])
+        if found.any():
+            self._waiting.append((ts[found], sizes[found]))
+        if not owing:
+            ts, counts = self._merged()
+            self._waiting = [(ts[-1:], counts[-1:])]
+            self._emit(out, ts[:-1], counts[:-1])
+        elif sum(len(ts) for ts, _ in self._waiting) > 2 * self._merged_size + 1024:
+            self._waiting = [self._merged()]
+            self._merged_size = len(self._waiting[0][0])
 
     def finish(self, out: Outputs) -> None:
-        """Emit the last timestamp."""
-        self._emit(out, self.pending[:1], self.pending[1:])
-        self.pending = []
+        """Emit what is left."""
+        self._emit(out, *self._merged())
+        self._waiting = []
 
-    def _emit(self, out: Outputs, ts: Any, counts: Any) -> None:
+    def _merged(self) -> tuple[Int64s, Int64s]:
+        if not self._waiting:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        ts, counts = map(np.concatenate, zip(*self._waiting, strict=True))
+        if (np.diff(ts) < 0).any():
+            order = np.argsort(ts, kind="stable")
+            ts, counts = ts[order], counts[order]
+        first = np.flatnonzero(np.diff(ts, prepend=ts[:1] - 1))
+        return ts[first], np.add.reduceat(counts, first) if len(first) else counts
+
+    def _emit(self, out: Outputs, ts: Int64s, counts: Int64s) -> None:
         if len(ts):
             columns = [pa.array(ts, pa.int64()).cast(self._plan.time_type), pa.array(counts, pa.int64())]
             out.results.append(pa.RecordBatch.from_arrays(columns, schema=self._plan.result_schema))

@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 
-from slackwater.plugins.contract import DisorderStrategy, JoinStrategy, Setting, SheddingStrategy
+from slackwater.plugins.contract import (
+    Bools,
+    DisorderStrategy,
+    JoinStrategy,
+    Metadata,
+    Pattern,
+    Setting,
+    SheddingStrategy,
+)
 from slackwater.plugins.manager import OptionError, manager
-from slackwater.plugins.options import Duration
+from slackwater.transforms.binding import bind_times, columns_of, kind_of_times, windows_of
 from slackwater.transforms.condition import Cell, Condition
-from slackwater.transforms.config import JoinConfig, OperatorConfig
+from slackwater.transforms.config import DisorderConfig, JoinConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import ExpressionError
+from slackwater.transforms.metadata import (
+    ForeignKey,
+    bind_foreign_keys,
+    bind_metadata,
+    check_metadata,
+    check_promises_of_shards,
+    derived_patterns,
+    promised_columns,
+)
+from slackwater.transforms.punctuating import (
+    Mark,
+    bind_marks,
+    check_punctuations,
+    check_shards,
+    check_sources,
+    named_columns,
+    sources_of,
+)
+from slackwater.transforms.time_unit import NANOS
 
 MIN_INPUTS, MAX_INPUTS = 2, 8
-NANOS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 ARRIVAL: Final = "__arrival"
 """Hidden int64 column that sources add where no arrival column is named: file number << 40 | row in file."""
@@ -56,7 +82,7 @@ class JoinPlan:
 
     config: JoinConfig
     schemas: dict[str, pa.Schema]
-    """Arrow schema of each input, in input order."""
+    """Arrow schema of each input: the members of the join in their order, then the sources of punctuations."""
     time_columns: tuple[str, ...]
     arrival_columns: tuple[str, ...] | None
     unit: str
@@ -74,29 +100,99 @@ class JoinPlan:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the inputs."""
+        """Names of the inputs, sources of punctuations included."""
         return tuple(self.schemas)
+
+    @cached_property
+    def member_schemas(self) -> dict[str, pa.Schema]:
+        """Arrow schema of each input that is joined."""
+        sources = sources_of(self.config)
+        return {name: schema for name, schema in self.schemas.items() if name not in sources}
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of the inputs that are joined, which come before the others."""
+        return tuple(self.member_schemas)
+
+    @cached_property
+    def counts_as(self) -> tuple[int, ...]:
+        """For each input the member that its rows are arrivals of: itself, or what a source speaks of."""
+        spoken_of = sources_of(self.config)
+        return tuple(self.members.index(spoken_of.get(name, name)) for name in self.inputs)
+
+    def source_columns(self, which: int) -> dict[int, str] | None:
+        """For a source of punctuations, its column for each cell of what it speaks of; None for a member."""
+        if which < len(self.members):
+            return None
+        (mark,) = [mark for mark in self.marks if mark.source == which]
+        return dict(zip(mark.pattern.cells, mark.key, strict=False))
 
     @cached_property
     def condition(self) -> Condition:
         """The condition, bound to the inputs."""
-        return Condition(self.config.where, self.schemas)
+        also = [*named_columns(self.config), *promised_columns(self.config)]
+        return Condition(self.config.where, self.member_schemas, also)
+
+    @cached_property
+    def marks(self) -> tuple[Mark, ...]:
+        """The kinds of punctuations among the inputs' rows."""
+        return bind_marks(self.config, self.schemas, self.condition)
+
+    @cached_property
+    def metadata(self) -> tuple[Metadata, ...]:
+        """What is promised of the inputs."""
+        return bind_metadata(self.config, self.condition)
+
+    @cached_property
+    def derived(self) -> list[tuple[str, Pattern]]:
+        """The kinds of punctuations that follow from what is promised; they come after those of ``marks``."""
+        return derived_patterns(self.metadata)
+
+    @cached_property
+    def foreign_keys(self) -> tuple[ForeignKey, ...]:
+        """Columns of inputs that refer to others."""
+        return bind_foreign_keys(self.config, self.condition, self.derived, len(self.marks))
 
     @property
     def side_outputs(self) -> tuple[str, ...]:
         """Names of the outputs besides the main one."""
         return ("late", "punctuations", "metrics")
 
+    @property
+    def arrives_by_time(self) -> bool:
+        """Whether the inputs are merged by event time, not by arrival."""
+        return False
+
+    @property
+    def equal_columns(self) -> list[list[str]]:
+        """Columns of the main output that the condition makes equal in every row."""
+        return [
+            [f"{self.inputs[i]}_{self.condition.columns[i][cell].column}" for i, cell in members.items()]
+            for members in self.condition.classes
+        ]
+
     def shard_cells(self, which: int) -> list[Cell]:
         """Columns of input ``which`` that decide on a row's shard."""
         cells = self.condition.shard_columns
-        return [] if cells is None else [cells[which]]
+        if cells is None:
+            return []
+        member = self.counts_as[which]
+        own = self.source_columns(which)
+        if own is None:
+            return [cells[member]]
+        return [Cell(own[self.condition.columns[member].index(cells[member])], cells[member].kind)]
+
+    def shard_rows(self, which: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Bools | None]:
+        """Return rows of input ``which`` with those columns, and which of them go to every shard."""
+        return batch, None
 
     @cached_property
     def setting(self) -> Setting:
         """What the strategies' logic objects are built with."""
         counts_only = self.config.output == "counts"
-        return Setting(self.inputs, self.windows, self.condition, counts_only, NANOS[self.unit])
+        patterns = (*(mark.pattern for mark in self.marks), *(pattern for _, pattern in self.derived))
+        nanos = NANOS[self.unit]
+        return Setting(self.members, self.windows, self.condition, counts_only, nanos, patterns, self.metadata)
 
     @cached_property
     def result_schema(self) -> pa.Schema:
@@ -106,7 +202,7 @@ class JoinPlan:
             return pa.schema([ts, pa.field("count", pa.int64())])
         columns = [
             pa.field(f"{name}_{field.name}", field.type)
-            for name, schema in self.schemas.items()
+            for name, schema in self.member_schemas.items()
             for field in schema
         ]
         return pa.schema([*columns, ts])
@@ -119,7 +215,7 @@ class JoinPlan:
     def watermark_columns(self) -> tuple[str, ...] | None:
         """Column of each input that the disorder strategy reads watermarks from."""
         given = self.disorder.watermark_columns
-        return given if given is None else _columns(given, self.schemas, "disorder", "watermark")
+        return given if given is None else columns_of(given, self.schemas, "disorder", "watermark")
 
     @property
     def time_type(self) -> pa.DataType:
@@ -133,29 +229,47 @@ class JoinPlan:
 
 def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     """Check settings against the inputs; raise ConfigError with the path of the setting at fault."""
-    names = tuple(schemas)
-    if not MIN_INPUTS <= len(names) <= MAX_INPUTS:
-        raise ConfigError(f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs, got {len(names)}", "input")
+    members = check_sources(config, schemas)
+    names = tuple(members)
+    if len(names) < MIN_INPUTS or len(schemas) > MAX_INPUTS:
+        besides = f", {len(schemas) - len(names)} of them for punctuations" if len(names) < len(schemas) else ""
+        raise ConfigError(f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs, got {len(schemas)}{besides}", "input")
+    schemas = {**members, **schemas}
     for name, schema in schemas.items():
         twice = sorted({column for column in schema.names if schema.names.count(column) > 1})
         if twice:
             raise ConfigError(f"input {name!r} has several columns called {twice[0]!r}; rename one", "input")
     time_columns, arrival, unit = bind_times(config, schemas)
+    check_punctuations(config, schemas)
+    check_metadata(config, members)
     plan = JoinPlan(
         config=config,
         schemas=dict(schemas),
         time_columns=time_columns,
         arrival_columns=arrival,
         unit=unit,
-        windows=_windows(config, names, unit),
+        windows=windows_of(config, names, unit),
         disorder=bind_disorder(config, schemas),
         join=make_strategy("join", config.join),
         shedding=make_strategy("shedding", config.shedding),
     )
+    if config.window is None and plan.join.needs_window:
+        raise ConfigError(f"is missing; strategy {plan.join.name!r} cannot do without, add it", "window")
+    if config.window is not None and not plan.join.takes_window:
+        raise ConfigError(
+            f"strategy {plan.join.name!r} joins without one; leave window out, or use mswj", "window"
+        )
+    if config.window is None and plan.disorder.learns_from_results:
+        raise ConfigError(
+            f"strategy {plan.disorder.name!r} looks for results within windows, and there are none; set window, "
+            "or use another, such as quality_driven",
+            "disorder",
+        )
     try:
         condition = plan.condition
     except ExpressionError as error:
         raise ConfigError(str(error), "where") from None
+    _ = plan.foreign_keys
     if config.shards > 1 and condition.shard_columns is None:
         why = "links no key across all inputs" if condition.connected else "does not connect all inputs"
         raise ConfigError(
@@ -163,6 +277,13 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
             "over all inputs",
             "shards",
         )
+    if config.shards > 1 and condition.shard_columns is not None:
+        check_shards(config, condition.shard_columns, names)
+        check_promises_of_shards(config, condition.shard_columns, names)
+    try:
+        plan.join.check(plan.setting)
+    except ValueError as error:
+        raise ConfigError(str(error), "join") from None
     columns = [field.name for field in plan.result_schema]
     clash = next((column for column in columns if columns.count(column) > 1), None)
     if clash is not None:
@@ -170,19 +291,7 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     return plan
 
 
-def bind_times(
-    config: OperatorConfig, schemas: Mapping[str, pa.Schema]
-) -> tuple[tuple[str, ...], tuple[str, ...] | None, str]:
-    """Return event-time columns, arrival columns and the unit of time; raise ConfigError if they do not fit."""
-    time_columns = _columns(config.time, schemas, "time")
-    arrival = None if config.arrival is None else _columns(config.arrival, schemas, "arrival")
-    if arrival is not None:
-        for name, column in zip(schemas, arrival, strict=True):
-            _check_arrival(name, column, schemas[name])
-    return time_columns, arrival, _time_unit(config, schemas, time_columns)
-
-
-def bind_disorder(config: OperatorConfig, schemas: Mapping[str, pa.Schema]) -> DisorderStrategy:
+def bind_disorder(config: DisorderConfig, schemas: Mapping[str, pa.Schema]) -> DisorderStrategy:
     """Return the disorder strategy; raise ConfigError if the inputs lack what it reads.
 
     Settings that state a recall and name no strategy mean ``RECALL_STRATEGY``.
@@ -201,10 +310,10 @@ def bind_disorder(config: OperatorConfig, schemas: Mapping[str, pa.Schema]) -> D
         )
     if strategy.watermark_columns is not None:
         where = ("disorder", "watermark")
-        times = _columns(config.time, schemas, "time")
-        columns = _columns(strategy.watermark_columns, schemas, *where)
+        times = columns_of(config.time, schemas, "time")
+        columns = columns_of(strategy.watermark_columns, schemas, *where)
         for (name, schema), time, column in zip(schemas.items(), times, columns, strict=True):
-            kind, wanted = (_kind(schema.field(c).type) for c in (column, time))
+            kind, wanted = (kind_of_times(schema.field(c).type) for c in (column, time))
             if kind is None or {kind, wanted} == {"integer", "timestamp"}:
                 raise ConfigError(
                     f"column {column!r} of input {name!r} must be of the same kind as its time {time!r}, "
@@ -212,103 +321,6 @@ def bind_disorder(config: OperatorConfig, schemas: Mapping[str, pa.Schema]) -> D
                     *where,
                 )
     return strategy
-
-
-def _kind(type_: pa.DataType) -> str | None:
-    """What a column of times is made of; text and empty columns may hold any."""
-    if pa.types.is_null(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        return "any"
-    if pa.types.is_integer(type_):
-        return "integer"
-    return "timestamp" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else None
-
-
-def _columns(given: str | Mapping[str, str], schemas: Mapping[str, pa.Schema], *setting: str) -> tuple[str, ...]:
-    if not isinstance(given, str):
-        _same_inputs(given, tuple(schemas), *setting)
-    columns = tuple(given if isinstance(given, str) else given[name] for name in schemas)
-    for (name, schema), column in zip(schemas.items(), columns, strict=True):
-        if column not in schema.names:
-            raise ConfigError(
-                f"input {name!r} has no column {column!r}; it has {', '.join(schema.names)}", *setting
-            )
-    return columns
-
-
-def _same_inputs(given: Mapping[str, Any], names: Sequence[str], *setting: str) -> None:
-    for name in names:
-        if name not in given:
-            raise ConfigError(f"says nothing of input {name!r}; add it", *setting)
-    for name in given:
-        if name not in names:
-            raise ConfigError(f"names no input; the inputs are {', '.join(names)}", *setting, name)
-
-
-def _check_arrival(name: str, column: str, schema: pa.Schema) -> None:
-    type_ = schema.field(column).type
-    if not (pa.types.is_integer(type_) or pa.types.is_timestamp(type_) or pa.types.is_null(type_)):
-        raise ConfigError(f"column {column!r} of input {name!r} must be an integer, got {type_}", "arrival")
-
-
-def _time_unit(config: OperatorConfig, schemas: Mapping[str, pa.Schema], columns: Sequence[str]) -> str:
-    """Return the finest unit of the inputs' event times, which must all be integers or all be times."""
-    types = {name: s.field(c).type for (name, s), c in zip(schemas.items(), columns, strict=True)}
-    kinds: dict[str, str] = {}
-    units: list[str] = []
-    for (name, type_), column in zip(types.items(), columns, strict=True):
-        if pa.types.is_null(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_):
-            continue
-        if pa.types.is_integer(type_):
-            kinds.setdefault("integer", name)
-            units.append(config.time_unit)
-        elif pa.types.is_timestamp(type_) or pa.types.is_date(type_):
-            kinds.setdefault("timestamp", name)
-            units.append(type_.unit if pa.types.is_timestamp(type_) else "ms")
-        else:
-            raise ConfigError(
-                f"column {column!r} of input {name!r} must be an integer, a timestamp or a date, got {type_}",
-                "time",
-            )
-    if len(kinds) > 1:
-        raise ConfigError(
-            f"input {kinds['integer']!r} has integer times and input {kinds['timestamp']!r} has timestamps; "
-            "store both the same way, or name columns that agree",
-            "time",
-        )
-    return min(units, key=lambda u: NANOS[u], default=config.time_unit)
-
-
-def _windows(config: JoinConfig, names: Sequence[str], unit: str) -> tuple[int, ...]:
-    closed = "both"
-    sizes: dict[str, Any]
-    if isinstance(config.window, Duration):
-        sizes = dict.fromkeys(names, config.window)
-    else:
-        sizes = dict(config.window)
-        closed = sizes.pop("closed", "both")
-        if closed not in ("both", "right"):
-            raise ConfigError(f"must be both or right, got {closed!r}", "window", "closed")
-        if set(sizes) == {"size"}:
-            sizes = dict.fromkeys(names, sizes["size"])
-        _same_inputs(sizes, names, "window")
-    ticks = []
-    for name in names:
-        path = ("window",) if isinstance(config.window, Duration) else ("window", name)
-        try:
-            size = Duration.parse(sizes[name])
-        except ValueError as error:
-            raise ConfigError(str(error), *path) from None
-        ticks.append(whole_ticks(size, unit, *path) - (closed == "right"))
-    return tuple(ticks)
-
-
-def whole_ticks(size: Duration, unit: str, *path: str) -> int:
-    """Return a length of time in ticks; raise ConfigError unless it is a whole number of them, and not 0."""
-    if size <= 0:
-        raise ConfigError(f"must be longer than 0, got {size}", *path)
-    if size % NANOS[unit]:
-        raise ConfigError(f"must be a whole number of {unit}, the unit of the event times, got {size}", *path)
-    return size // NANOS[unit]
 
 
 def make_strategy(stage: str, options: Mapping[str, Any]) -> Any:

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import Bools, Held, JoinStrategy, Matches, Released, Setting, Snapshot
 from slackwater.plugins.shedding.none import NoShedding
+from slackwater.transforms.binding import bind_times
 from slackwater.transforms.config import JoinConfig, ReorderConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import JoinPlan, bind_disorder, bind_times
+from slackwater.transforms.plan import JoinPlan, bind_disorder
 
 INPUT = "input"
 """Name of the one input, in messages and in the late output."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +23,21 @@ from slackwater.transforms.encode import (
 from slackwater.transforms.kernels import strings
 from slackwater.transforms.operator import Chunk
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.times import LIMIT, event_times
+
+EVERY_SHARD: Final = -1
+"""Shard of a row that all of them get."""
 
 
 def arrival_numbers(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
     """Return the arrival number of each row: the named column, else the hidden one.
 
-    A row without an arrival number is taken to have come right after the row before it.
+    A row without an arrival number is taken to have come right after the row before it. Where inputs are merged
+    by event time, that is the number; a row without one comes first.
     """
+    if plan.arrives_by_time:
+        ticks, known = event_times(batch.column(plan.time_columns[which]), plan.unit)
+        return np.where(known, ticks, -LIMIT)
     column = batch.column(ARRIVAL if plan.arrival_columns is None else plan.arrival_columns[which])
     if column.null_count:
         column = pc.fill_null(pc.fill_null_forward(column), 0)
@@ -56,29 +65,44 @@ def in_arrival_order(batches: Sequence[pa.RecordBatch], arrivals: Sequence[Int64
 
 
 def shards_of(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
-    """Return the shard of each row: by the key that all inputs share, the same in every process."""
+    """Return the shard of each row, or EVERY_SHARD: by the key that all inputs share, alike in every process."""
     n = batch.num_rows
-    cells = plan.shard_cells(which) if plan.config.shards > 1 else []
     total = np.zeros(n, np.int64)
-    for cell in cells:
+    if plan.config.shards == 1:
+        return total
+    batch, everywhere = plan.shard_rows(which, batch)
+    for cell in plan.shard_cells(which):
         column = batch.column(cell.column)
         hashes = np.empty(n, np.int64)
-        if cell.kind == "text":
+        if pa.types.is_null(column.type):
+            hashes[:] = 0
+        elif cell.kind == "text":
             strings.hash_strings(*text_buffers(plain(column)), hashes)
         elif cell.kind == "time":
             # Times of different inputs that are equal must go to the same shard, whatever their units.
-            unit = time_unit(plan.condition, list(plan.schemas.values())) if len(plan.inputs) > 1 else None
+            keyed = len(plan.inputs) > 1 and not plan.arrives_by_time
+            unit = time_unit(plan.condition, list(plan.member_schemas.values())) if keyed else None
             strings.hash_ints(time_words(column, unit or unit_of(column.type)), hashes)
         else:
             strings.hash_ints(number_words(column, cell.kind), hashes)
         hashes[~valid_mask(column)] = 0
         total = total * 31 + hashes
-    return (total & np.int64(0x7FFFFFFFFFFFFFFF)) % plan.config.shards
+    shards = (total & np.int64(0x7FFFFFFFFFFFFFFF)) % plan.config.shards
+    if everywhere is not None:
+        shards[everywhere] = EVERY_SHARD
+    return shards
 
 
-def split_by_shard(batch: pa.RecordBatch, shards: Int64s) -> list[tuple[int, pa.RecordBatch]]:
-    """Return (shard, rows) for each shard that occurs, rows in their order."""
+def split_by_shard(batch: pa.RecordBatch, shards: Int64s, n: int) -> list[tuple[int, pa.RecordBatch]]:
+    """Return (shard, rows) for each of ``n`` shards that occurs, rows in their order."""
     present = np.unique(shards)
+    if EVERY_SHARD in present:
+        return [(s, batch.take(pa.array(in_shard(shards, s)))) for s in range(n)]
     if present.size <= 1:
         return [(int(shard), batch) for shard in present]
-    return [(int(shard), batch.take(pa.array(np.flatnonzero(shards == shard)))) for shard in present]
+    return [(int(shard), batch.take(pa.array(in_shard(shards, shard)))) for shard in present]
+
+
+def in_shard(shards: Int64s, shard: int) -> Int64s:
+    """Return the rows that a shard gets."""
+    return np.flatnonzero((shards == shard) | (shards == EVERY_SHARD))

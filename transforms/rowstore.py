@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import Bools, Int64s, Snapshot, UInt64s
+from slackwater.plugins.contract import Bools, Int8s, Int64s, Snapshot, UInt64s
 from slackwater.transforms import ipc
 from slackwater.transforms.kernels import rows as kernel
 
@@ -21,6 +21,8 @@ class Beside(NamedTuple):
     delay: Int64s
     reported: Bools
     """Rows that are in the late output already."""
+    mark: Int8s
+    """Kind of punctuation that the row is, or -1 for a tuple."""
     cells: Int64s
     nulls: UInt64s
 
@@ -41,7 +43,8 @@ class RowStore:
         self._chunks: list[pa.RecordBatch] = []
         none = np.empty(0, np.int64)
         cells = np.empty((0, width), np.int64)
-        self.beside = Beside(none, none, none, none, np.empty(0, np.bool_), cells, np.empty(0, np.uint64))
+        flags = np.empty(0, np.bool_)
+        self.beside = Beside(none, none, none, none, flags, flags.astype(np.int8), cells, none.astype(np.uint64))
 
     def __len__(self) -> int:
         return len(self.beside.seq)
@@ -58,7 +61,8 @@ class RowStore:
         self._chunks.append(batch)
         while len(self._chunks) > 1 and self._chunks[-2].num_rows <= 2 * self._chunks[-1].num_rows:
             self._chunks[-2:] = [pa.concat_batches(self._chunks[-2:])]
-        self.beside = Beside._make(map(np.concatenate, zip(self.beside, beside, strict=True)))
+        both: Any = zip(self.beside, beside, strict=True)
+        self.beside = Beside._make(map(np.concatenate, both))
 
     def locate(self, seqs: Int64s) -> Int64s:
         """Return where each of ``seqs`` stands; all must be there."""

@@ -16,6 +16,7 @@ a provider of type python, a transform called ``joined`` is read as ``joined``, 
 """
 
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
+from slackwater.transforms.beam.group_close import GroupClose
 from slackwater.transforms.beam.join import ArrowJoin
 from slackwater.transforms.beam.outputs import JoinOutputs
 from slackwater.transforms.beam.reorder import Reorder
@@ -25,6 +26,7 @@ from slackwater.transforms.beam.sliding_window_join import SlidingWindowJoin
 __all__ = [
     "ArrowBatchCoder",
     "ArrowJoin",
+    "GroupClose",
     "JoinOutputs",
     "Reorder",
     "SlidingWindowAggregate",

@@ -58,7 +58,7 @@ def pieces(plan: JoinPlan, which: int, batch: pa.RecordBatch, place: int) -> lis
         batch = batch.append_column(ARRIVAL, pa.array(places))
     if plan.arrival_columns is not None:
         batch = batch.append_column(ORDER, pa.array(arrival_numbers(plan, which, batch)))
-    return split_by_shard(batch, shards_of(plan, which, batch))
+    return split_by_shard(batch, shards_of(plan, which, batch), plan.config.shards)
 
 
 def chunks(
@@ -100,7 +100,7 @@ def run_shard(
 ) -> Iterator[tuple[str, pa.RecordBatch] | Account]:
     """Run a whole shard; yield (output, batch) as they come and the account at the end.
 
-    Outputs are "out", "late", "metrics" and "syncs".
+    Outputs are "out", "late", "metrics", "syncs" and "punctuations".
 
     Args:
         plan: the join.
@@ -109,12 +109,15 @@ def run_shard(
         numbered: whether batches get the hidden column with the number of each row.
     """
     operator = open_operator(plan)
-    outputs = {tag: _Collector(shard, numbered) for tag in ("out", "late", "metrics", "syncs")}
+    outputs = {tag: _Collector(shard, numbered) for tag in ("out", "late", "metrics", "syncs", "punctuations")}
     for chunk in chunks(plan, parts):
         for tag, batches in zip(outputs, operator.push(chunk), strict=True):
             yield from ((tag, batch) for batch in outputs[tag].add(batches))
-    for tag, batches in zip(outputs, operator.finish(), strict=True):
-        yield from ((tag, batch) for batch in outputs[tag].add(batches, last=True))
+    for given in operator.finishing():
+        for tag, batches in zip(outputs, given, strict=True):
+            yield from ((tag, batch) for batch in outputs[tag].add(batches))
+    for tag, collector in outputs.items():
+        yield from ((tag, batch) for batch in collector.add([], last=True))
     yield Account(shard, operator.accounting, operator.warnings)
 
 

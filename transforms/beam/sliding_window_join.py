@@ -30,7 +30,7 @@ LATE_TYPES: Final[dict[str, Any]] = {
     "arrival": optional(int),
     "row": str,
 }
-JSON_TYPES: Final[dict[str, Any]] = {"json": str}
+PUNCTUATION_TYPES: Final[dict[str, Any]] = {"ts": int, "pattern": str}
 """Columns of the punctuations."""
 METRIC_TYPES: Final[dict[str, Any]] = {field.name: beam_type(field.type) for field in METRICS_SCHEMA}
 
@@ -44,7 +44,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
 
     Args:
         time: Event-time column, one name for all inputs or {input: column}; integer, timestamp or date.
-        window: How far back a row may be to be joined, such as 5s, or {input: duration}.
+        window: How far back a row may be to be joined, such as 5s, or {input: duration}; some joins have none.
         where: Join condition in SQL, such as orders.id = clicks.order_id; none joins all within the windows.
         arrival: Integer column with the order of arrival over all inputs, or {input: column}; default is the
             order in which the runner delivers the rows, which only in-process runners keep.
@@ -56,6 +56,12 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         shards: Parts that the join is split into by key, worked on in parallel.
         guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
         metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
+        punctuations: Rows that are punctuations, {input: name, when: condition, key: column}, or a list of such;
+            {source: name, input: name, key: column} for an input that has nothing else.
+        unique: Columns of which no value comes twice, as input.column or a list.
+        clustered: Columns whose equal values follow each other, as input.column or a list.
+        ordered: Columns whose values never fall, as input.column or a list; input.column desc for never rise.
+        foreign_key: Columns that refer to others, such as bids.item -> auctions.id, or a list.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.
@@ -65,7 +71,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         self,
         *,
         time: Any,
-        window: Any,
+        window: Any = None,
         where: str | None = None,
         arrival: Any = None,
         time_unit: str = "ms",
@@ -76,6 +82,11 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         shards: int = 1,
         guard: dict[str, Any] | None = None,
         metrics: str | None = None,
+        punctuations: dict[str, Any] | list[dict[str, Any]] | None = None,
+        unique: Any = None,
+        clustered: Any = None,
+        ordered: Any = None,
+        foreign_key: Any = None,
     ) -> None:
         super().__init__()
         settings = {
@@ -91,9 +102,16 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
             "shards": shards,
             "guard": guard,
             "metrics": metrics,
+            "punctuations": punctuations,
+            "unique": unique,
+            "clustered": clustered,
+            "ordered": ordered,
+            "foreign_key": foreign_key,
         }
         self._config = JoinConfig.read({key: value for key, value in settings.items() if value is not None})
         self._schemas: dict[str, pa.Schema] = {}
+        self.equal_columns: list[list[str]] = []
+        """Columns of the main output that are equal in every row; known once the join has been applied."""
 
     def with_schemas(self, schemas: dict[str, pa.Schema]) -> "SlidingWindowJoin":
         """Give the columns of inputs whose elements have no schema: dicts, or Arrow record batches."""
@@ -109,6 +127,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         refuse_unbounded(inputs)
         schemas = {name: self._row_schema(name, pcollection) for name, pcollection in inputs.items()}
         plan = bind(self._config, {name: schema.arrow for name, schema in schemas.items()})
+        self.equal_columns = plan.equal_columns
         readers = {
             name: RowReader(name, schemas[name].arrow)
             for name, pcollection in inputs.items()
@@ -119,7 +138,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
             {
                 MAIN: unpack(batches[MAIN], "Rows", _result_types(plan, schemas)),
                 "late": unpack(batches["late"], "Late rows", LATE_TYPES),
-                "punctuations": unpack(batches["punctuations"], "Punctuation rows", JSON_TYPES),
+                "punctuations": unpack(batches["punctuations"], "Punctuation rows", PUNCTUATION_TYPES),
                 "metrics": unpack(batches["metrics"], "Metric rows", METRIC_TYPES),
             }
         )
@@ -140,9 +159,7 @@ def _result_types(plan: JoinPlan, schemas: dict[str, RowSchema]) -> dict[str, An
     """Columns of the main output: the inputs' own types, as Beam knows them."""
     if plan.config.output == "counts":
         return {"ts": _time_type(plan), "count": int}
-    types = {
-        f"{name}_{column}": type_ for name, schema in schemas.items() for column, type_ in schema.types.items()
-    }
+    types = {f"{name}_{column}": type_ for name in plan.members for column, type_ in schemas[name].types.items()}
     return {**types, "ts": _time_type(plan)}
 
 

@@ -13,12 +13,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StructType
 
 from slackwater.transforms.aggregating import bind_aggregate
-from slackwater.transforms.config import AggregateConfig, JoinConfig, ReorderConfig
+from slackwater.transforms.closing import PUNCTUATIONS, ROWS, bind_group_close
+from slackwater.transforms.config import AggregateConfig, GroupCloseConfig, JoinConfig, ReorderConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
+from slackwater.transforms.punctuating import PUNCTUATION_SCHEMA
 from slackwater.transforms.reordering import INPUT, bind_reorder
 from slackwater.transforms.spark.packing import (
     LATE,
@@ -26,6 +28,7 @@ from slackwater.transforms.spark.packing import (
     OUTPUT,
     OUTPUT_ARROW,
     PACKED,
+    PUNCTUATION,
     RESULT,
     SYNC,
     Packed,
@@ -62,7 +65,7 @@ class JoinOutputs:
     results: DataFrame
     late: DataFrame
     punctuations: DataFrame
-    """Empty: no strategy propagates punctuations yet."""
+    """Values that no later result has."""
     metrics: DataFrame
     """A row per shard and interval; see the setting ``metrics``."""
     syncs: DataFrame
@@ -95,11 +98,7 @@ def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> Jo
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
-    kinds = {frame.isStreaming for frame in streams.values()}
-    if len(kinds) > 1:
-        raise ConfigError("some inputs are streaming and some are batch DataFrames; make them alike", "input")
-    schemas = {name: _arrow(frame.schema) for name, frame in streams.items()}
-    return _apply(bind(JoinConfig.read(dict(settings)), schemas), streams)
+    return _apply(bind(JoinConfig.read(dict(settings)), _schemas(streams)), streams)
 
 
 def reorder(rows: DataFrame, **settings: Any) -> JoinOutputs:
@@ -137,13 +136,38 @@ def sliding_window_aggregate(rows: DataFrame, **settings: Any) -> JoinOutputs:
     return _apply(plan, {INPUT: rows})
 
 
+def group_close(rows: DataFrame, punctuations: DataFrame, **settings: Any) -> JoinOutputs:
+    """Aggregate rows per group, and give a group out as soon as a punctuation says that it is over.
+
+    Batch as in ``sliding_window_join``. Streaming: of one micro-batch, rows and punctuations are taken in order
+    of event time; what a punctuation speaks of has to come with it or before it, as from a join.
+
+    Args:
+        rows: the input, such as the ``results`` of a join.
+        punctuations: ``ts`` and ``pattern``, such as the ``punctuations`` of that join.
+        settings: as in a template's ``GroupClose``: ``time``, ``by``, ``aggregates``, ``window``, ``shards``, …;
+            for the results of a join, ``same`` says which of their columns are equal.
+
+    Raises:
+        ConfigError: A setting is wrong or does not fit the columns.
+    """
+    streams = {ROWS: rows, PUNCTUATIONS: punctuations}
+    return _apply(bind_group_close(GroupCloseConfig.read(dict(settings)), _schemas(streams)), streams)
+
+
+def _schemas(streams: Mapping[str, DataFrame]) -> dict[str, pa.Schema]:
+    if len({frame.isStreaming for frame in streams.values()}) > 1:
+        raise ConfigError("some inputs are streaming and some are batch DataFrames; make them alike", "input")
+    return {name: _arrow(frame.schema) for name, frame in streams.items()}
+
+
 def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
     """Pack the inputs by shard, run the shards, and take their outputs apart."""
     partitions = int(next(iter(streams.values())).sparkSession.conf.get("spark.sql.shuffle.partitions"))
     keys = shard_keys(plan.config.shards, partitions)
     packed = [
-        frame.withColumn(_PARTITION, F.spark_partition_id()).mapInArrow(_packer(plan, i, keys), PACKED)
-        for i, frame in enumerate(streams.values())
+        streams[name].withColumn(_PARTITION, F.spark_partition_id()).mapInArrow(_packer(plan, i, keys), PACKED)
+        for i, name in enumerate(plan.inputs)
     ]
     return unpack(join_packed(reduce(DataFrame.union, packed), plan), plan)
 
@@ -162,12 +186,10 @@ def join_packed(packed: DataFrame, plan: JoinPlan) -> DataFrame:
 
 def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
     """Return the outputs that are in rows of ``packing.OUTPUT``."""
-    session = packed.sparkSession
-    empty = session.createDataFrame([], StructType().add("json", StringType()))
     return JoinOutputs(
         results=_of_kind(packed, RESULT, plan.result_schema),
         late=_of_kind(packed, LATE, LATE_SCHEMA),
-        punctuations=empty,
+        punctuations=_of_kind(packed, PUNCTUATION, PUNCTUATION_SCHEMA),
         metrics=_of_kind(packed, METRICS, METRICS_SCHEMA),
         syncs=_of_kind(packed, SYNC, plan.result_schema),
         packed=packed,

@@ -28,6 +28,7 @@ OUTPUT_ARROW: Final = pa.schema(
     [("shard", pa.int32()), ("kind", pa.string()), ("number", pa.int32()), ("blob", pa.binary())]
 )
 RESULT, LATE, METRICS, SYNC, ACCOUNT = "result", "late", "metrics", "sync", "account"
+PUNCTUATION: Final = "punctuation"
 
 MARKS: Final = -1
 ENDED: Final = (1 << 63) - 1
@@ -62,7 +63,9 @@ def pack(plan: JoinPlan, which: int, batch: pa.RecordBatch, keys: Sequence[int],
     shards = shards_of(plan, which, batch)
     names = plan.schemas[plan.inputs[which]].names
     rows = batch.select(names).append_column(ARRIVAL, arrival)
-    parts = [(keys[shard], ipc.to_bytes(part)) for shard, part in split_by_shard(rows, shards)]
+    parts = [
+        (keys[shard], ipc.to_bytes(part)) for shard, part in split_by_shard(rows, shards, plan.config.shards)
+    ]
     return _packed([key for key, _ in parts], which, place, [blob for _, blob in parts])
 
 

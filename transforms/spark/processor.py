@@ -77,7 +77,9 @@ class JoinProcessor(StatefulProcessor):
         token = uuid.uuid4().hex
         self._snapshot.update((shard.snapshot(),))
         self._version.update((token,))
-        _cache[self._join, key] = (token, shard)
+        # Nobody would remove the files of a shard that goes on in another worker.
+        if not shard.give_up_disk():
+            _cache[self._join, key] = (token, shard)
         while len(_cache) > CACHED_SHARDS:
             _cache.popitem(last=False)
 

@@ -23,6 +23,7 @@ from slackwater.transforms.spark.packing import (
     LATE,
     MARKS,
     METRICS,
+    PUNCTUATION,
     RESULT,
     SYNC,
     Packed,
@@ -79,7 +80,8 @@ class Shard:
         for chunk in _steps(in_arrival_order(batches, arrivals)):
             yield from _packed(self._operator.push(chunk))
         if last:
-            yield from _packed(self._operator.finish())
+            for outputs in self._operator.finishing():
+                yield from _packed(outputs)
             self.ended = True
         account = {"account": self._operator.accounting.snapshot(), "warnings": self._operator.warnings}
         yield ACCOUNT, snapshots.dumps(account)
@@ -89,6 +91,13 @@ class Shard:
         waiting = [b"" if batch is None else ipc.to_bytes(batch) for batch in self._waiting]
         operator = self._operator.snapshot()
         return snapshots.dumps({"operator": operator, "waiting": waiting, "numbered": self._numbered})
+
+    def give_up_disk(self) -> bool:
+        """Remove what is on disk, which the snapshot has; return whether there was any: this is no use then."""
+        used = self._operator.accounting.spilled_tuples > 0
+        if used:
+            self._operator.close()
+        return used
 
     @classmethod
     def restore(cls, plan: JoinPlan, snapshot: bytes) -> Shard:
@@ -139,7 +148,7 @@ def read_account(plan: JoinPlan, blob: bytes) -> tuple[Accounting, list[str]]:
 
 
 def _packed(outputs: Outputs) -> Iterator[Output]:
-    for kind, batches in zip((RESULT, LATE, METRICS, SYNC), outputs, strict=True):
+    for kind, batches in zip((RESULT, LATE, METRICS, SYNC, PUNCTUATION), outputs, strict=True):
         for blob in blobs_of(batches):
             yield kind, blob
 
