@@ -131,7 +131,7 @@ def within(key, to, **ends):
 
 
 @pytest.mark.parametrize("m", [2, 3])
-@settings(max_examples=70 * EFFORT, deadline=None)
+@settings(max_examples=40 * EFFORT, deadline=None)
 @given(data=st.data())
 def test_every_strategy_gives_what_the_reading_gives(m, data):
     arrivals, promises = data.draw(streams(m, 60)), data.draw(promised(m))

@@ -54,7 +54,7 @@ def joined(schema, arrivals, slack, strategy, where, edges=(), restores=(), **op
 
 
 @pytest.mark.parametrize("schema", [INTEGERS, TEXTS], ids=["integers", "texts"])
-@settings(max_examples=25 * EFFORT, deadline=None)
+@settings(max_examples=15 * EFFORT, deadline=None)
 @given(data=st.data())
 def test_any_memory_gives_what_the_reading_of_the_algorithm_gives(schema, data):
     arrivals, slack = data.draw(arrivals_of(schema, 120)), data.draw(SLACKS)
@@ -89,7 +89,7 @@ def test_any_memory_gives_what_the_reading_of_the_algorithm_gives(schema, data):
 
 
 @pytest.mark.parametrize("schema", [INTEGERS, TEXTS], ids=["integers", "texts"])
-@settings(max_examples=25 * EFFORT, deadline=None)
+@settings(max_examples=15 * EFFORT, deadline=None)
 @given(data=st.data())
 def test_punctuations_and_a_memory_limit_change_no_result(schema, data):
     arrivals, slack = data.draw(arrivals_of(schema, 160)), data.draw(SLACKS)
@@ -109,7 +109,7 @@ def test_punctuations_and_a_memory_limit_change_no_result(schema, data):
     assert all(spilled.operator.accounting.balanced(i) for i in range(2))
 
 
-@settings(max_examples=25 * EFFORT, deadline=None)
+@settings(max_examples=15 * EFFORT, deadline=None)
 @given(data=st.data())
 def test_one_to_many_with_a_memory_limit_changes_no_result(data):
     arrivals, slack = data.draw(arrivals_of(TEXTS, 160)), data.draw(SLACKS)
