@@ -12,6 +12,7 @@ from slackwater.plugins.contract import NEVER, Bools, Held, Int8s, Int64s, Punct
 from slackwater.transforms.encode import CellEncoder, grown
 from slackwater.transforms.kernels import promises as kernel
 from slackwater.transforms.kernels.promises import DROPPED, JOINS, MARKED, VIOLATES
+from slackwater.transforms.kernels.slots import NONE
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.punctuating import Mark
 from slackwater.transforms.rowstore import RowStore
@@ -66,7 +67,7 @@ class Promises:
         self._key = np.zeros((1, self._width), np.int64)
         self._state = kernel.Promises(
             entries=np.empty((0, kernel.ENTRY_VALUES + self._width), np.int64),
-            table=np.full(16, kernel.NONE, np.int64),
+            table=np.full(16, NONE, np.int64),
             ranges=np.empty((len(patterns), RANGES, 2), np.int64),
             n_ranges=np.zeros(len(patterns), np.int64),
             pending=np.empty((0, kernel.PENDING_VALUES + self._width), np.int64),
@@ -179,7 +180,7 @@ class Promises:
 
     def _rehash(self) -> None:
         size = 1 << max(4, (2 * len(self._state.entries)).bit_length())
-        self._state = self._state._replace(table=np.full(size, kernel.NONE, np.int64))
+        self._state = self._state._replace(table=np.full(size, NONE, np.int64))
         kernel.rebuild(self._state.entries, self._state.table, self._state.control)
 
     def _read(self, released: Released, mark: Int8s, stores: Sequence[RowStore]) -> tuple[Int64s, Int64s]:
@@ -193,7 +194,7 @@ class Promises:
                 sizes[at] = np.maximum(1, np.bincount(of, minlength=at.size))
                 parts.append((at[of], table))
         given = np.concatenate([[0], np.cumsum(sizes)])
-        marks = np.full((int(given[-1]), kernel.PENDING_VALUES + self._width), kernel.NONE, np.int64)
+        marks = np.full((int(given[-1]), kernel.PENDING_VALUES + self._width), NONE, np.int64)
         for rows, table in parts:
             first = np.concatenate([[True], rows[1:] != rows[:-1]]) if rows.size else np.empty(0, np.bool_)
             start = np.maximum.accumulate(np.where(first, np.arange(rows.size), 0))

@@ -191,11 +191,6 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
     def _occupied(self) -> int:
         return self.live() + int(self._v.icontrol[0, inodes.DEAD])
 
-    def _list(self) -> tuple[Int64s, Bools]:
-        out = np.empty(self.live(), np.int64)
-        in_order = kernel.list_live(self._w.slots, self._w.late_slot, self._w.control, out)
-        return out, np.arange(out.size) >= in_order
-
     def _reserve(self, n: int) -> None:
         """Make room for ``n`` more tuples; where most slots are dead, by laying the others out anew."""
         dead = int(self._v.icontrol[0, inodes.DEAD])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from slackwater.transforms.kernels.promises import ordered
 from slackwater.transforms.kernels.record_store import merge
 
 NONE = -1
@@ -113,19 +114,13 @@ def _expire(groups, spec, out):  # type: ignore[no-untyped-def]
         control[QUEUED] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _ordered(word, is_float):  # type: ignore[no-untyped-def]
-    """Return a word that is in the order of the values: bits of floats are not, below zero."""
-    return word ^ ((word >> 63) & ALWAYS) if is_float else word
-
-
 @njit(cache=True, nogil=True)
 def _within(cells, nulls, k, ends, spec):  # type: ignore[no-untyped-def]
     """Whether a group is in a range, given as named columns, lower and upper ends; null is in none."""
     width = cells.shape[1]
     for c in range(width):
         if (ends[0] >> c) & 1:
-            word = _ordered(cells[k, c], spec.is_float[c])
+            word = ordered(cells[k, c], spec.is_float[c])
             if (nulls[k] >> np.uint64(c)) & np.uint64(1) or word < ends[1 + c] or word > ends[1 + width + c]:
                 return False
     return True

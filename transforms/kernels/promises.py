@@ -18,14 +18,15 @@ import numpy as np
 from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.slots import HASH, NONE, take_out
 from slackwater.transforms.kernels.strings import mix
 
-NONE = -1
 JOINS, MARKED, VIOLATES, DROPPED = range(4)
 """Verdicts: a tuple for the join; a punctuation; a tuple in order that contradicts one; a late one that does."""
 
-# Columns of an entry and of a pending punctuation, then the values; those of the control record.
-HASH, PATTERN = range(2)
+# Columns of an entry after HASH, as its table is kept by ``kernels.slots``, and of a pending punctuation, then
+# the values; those of the control record.
+PATTERN = 1
 ENTRY_VALUES = 2
 HIGH = 1
 PENDING_VALUES = 2
@@ -88,33 +89,13 @@ def _find(entries, table, pattern, values, at, n):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True)
-def _forget(entries, table, e):  # type: ignore[no-untyped-def]
-    """Take an entry out of the table, closing the gap in its probe sequence."""
-    mask = table.size - 1
-    hole = entries[e, HASH] & mask
-    while table[hole] != e:
-        hole = (hole + 1) & mask
-    at = hole
-    while True:
-        at = (at + 1) & mask
-        other = table[at]
-        if other < 0:
-            break
-        home = entries[other, HASH] & mask
-        if ((at - home) & mask) >= ((at - hole) & mask):
-            table[hole] = other
-            hole = at
-    table[hole] = NONE
-
-
-@njit(cache=True, nogil=True)
 def add_value(entries, table, control, pattern, values, at, n):  # type: ignore[no-untyped-def]
     """Put values in force; return whether they were not."""
     key, found = _find(entries, table, pattern, values, at, n)
     if found != NONE:
         return False
     if control[ENTRIES] == entries.shape[0]:
-        _forget(entries, table, control[OLDEST])
+        take_out(entries, table, control[OLDEST])
         control[OLDEST] = (control[OLDEST] + 1) % entries.shape[0]
         control[ENTRIES] -= 1
         control[FORGOTTEN] = 1

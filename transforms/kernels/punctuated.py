@@ -309,25 +309,6 @@ def step(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def list_live(slots, late_slot, control, out):  # type: ignore[no-untyped-def]
-    """Write every slot that is not dead, as ``windows.list_slots`` does; return how many are in time lists."""
-    n = 0
-    for j in range(control.shape[0] - 1):
-        slot = control[j, FIRST]
-        while slot != NONE:
-            if slots[slot, OWNER] != NONE:
-                out[n] = slot
-                n += 1
-            slot = slots[slot, AFTER]
-    in_order = n
-    for k in range(control[-1, LATE]):
-        if slots[late_slot[k], OWNER] != NONE:
-            out[n] = late_slot[k]
-            n += 1
-    return in_order
-
-
-@njit(cache=True, nogil=True)
 def close_rings(w, plan, values, now, search, out):  # type: ignore[no-untyped-def]
     """Let groups point to their I-Nodes again after windows were filled anew; finish what has lost its last."""
     v = values.icontrol[0, OLDEST]

@@ -56,10 +56,10 @@ def find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_key
 
 
 @njit(cache=True, nogil=True, inline="always")
-def forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
-    """Take an empty group out of the table, closing the gap in its probe sequence."""
+def take_out(records, table, g):  # type: ignore[no-untyped-def]
+    """Take a record out of the table, closing the gap in its probe sequence."""
     mask = table.size - 1
-    hole = groups[g, HASH] & mask
+    hole = records[g, HASH] & mask
     while table[hole] != g:
         hole = (hole + 1) & mask
     at = hole
@@ -68,11 +68,17 @@ def forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
         other = table[at]
         if other < 0:
             break
-        home = groups[other, HASH] & mask
+        home = records[other, HASH] & mask
         if ((at - home) & mask) >= ((at - hole) & mask):
             table[hole] = other
             hole = at
     table[hole] = NONE
+
+
+@njit(cache=True, nogil=True, inline="always")
+def forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
+    """Take an empty group out of the table and free it."""
+    take_out(groups, table, g)
     groups[g, HEAD] = control[-1, FREE_GROUP]
     control[-1, FREE_GROUP] = g
 

@@ -357,17 +357,19 @@ def step(w, plan, released, start, end, now, search, scratch, out_rows, out_prob
 def list_slots(slots, late_slot, control, out):  # type: ignore[no-untyped-def]
     """Write every live slot: the inputs' time lists one after the other, then the late heap.
 
-    Returns how many of them are in time lists.
+    Slots of no input are dead and wait to be freed. Returns how many of the others are in time lists.
     """
     n = 0
     for j in range(control.shape[0] - 1):
         slot = control[j, FIRST]
         while slot != NONE:
-            out[n] = slot
-            n += 1
+            if slots[slot, OWNER] != NONE:
+                out[n] = slot
+                n += 1
             slot = slots[slot, AFTER]
     in_order = n
     for k in range(control[-1, LATE]):
-        out[n] = late_slot[k]
-        n += 1
+        if slots[late_slot[k], OWNER] != NONE:
+            out[n] = late_slot[k]
+            n += 1
     return in_order
