@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,30 @@ def _forget_stale_kernels() -> None:
 
 
 _forget_stale_kernels()
+
+
+@cache
+def _needs_java(path: Path) -> bool:
+    return "mark.spark" in path.read_text() or "mark.beam_spark" in path.read_text()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let workers of pytest-xdist take whole files, and one of them all that need Java: there is one session."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", maxsplit=1)[0]
+            return "java" if _needs_java(config.rootpath / file) else file
+
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what needs Java where there are workers: it takes longest."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not _needs_java(item.path))
 
 
 @pytest.fixture(scope="session")
