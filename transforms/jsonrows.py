@@ -12,15 +12,56 @@ import pyarrow.compute as pc
 
 def rows_to_json(batch: pa.RecordBatch) -> pa.Array:
     """Return each row as a JSON object. Times are ISO 8601 text, binary is hexadecimal, NaN is null."""
-    if batch.num_rows == 0:
-        return pa.array([], pa.string())
-    parts: list[Any] = []
+    if batch.num_rows == 0 or not batch.num_columns:
+        return pa.array(["{}"] * batch.num_rows, pa.string())
+    # The compiler, which takes a while to load.
+    from slackwater.transforms.encode import int64s
+    from slackwater.transforms.kernels import json_rows as kernel
+
+    lengths = np.ones(batch.num_rows, np.int64)
+    columns: list[tuple[Any, tuple[Any, ...]]] = []
     for k, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
-        prefix = ("{" if k == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": "
-        parts += [prefix, pc.fill_null(_values(column), "null")]
-    if not parts:
-        return pa.array(["{}"] * batch.num_rows)
-    return pc.binary_join_element_wise(*parts, "}", "")
+        label = np.frombuffer(
+            (("{" if k == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ").encode(), np.uint8
+        )
+        lengths += label.size
+        if pa.types.is_signed_integer(column.type):
+            words = int64s(column if pa.types.is_int64(column.type) else column.cast(pa.int64()))
+            nulls = _nulls(column)
+            kernel.measure_integers(words, nulls, lengths)
+            columns.append((kernel.write_integers, (label, words, nulls)))
+        else:
+            texts = _values(column)
+            nulls, (offsets, data) = _nulls(texts), _contents(texts)
+            kernel.measure_texts(offsets, nulls, lengths)
+            columns.append((kernel.write_texts, (label, offsets, data, nulls)))
+    ends = np.cumsum(lengths)
+    at, out = ends - lengths, np.full(int(ends[-1]), ord("}"), np.uint8)
+    offsets = np.concatenate([at[:1], ends])
+    for write, given in columns:
+        write(*given, at, out)
+    if offsets[-1] > np.iinfo(np.int32).max:
+        rows = pa.LargeStringArray.from_buffers(batch.num_rows, pa.py_buffer(offsets), pa.py_buffer(out))
+        return rows.cast(pa.string())
+    offsets = offsets.astype(np.int32)
+    return pa.StringArray.from_buffers(batch.num_rows, pa.py_buffer(offsets), pa.py_buffer(out))
+
+
+_NONE_NULL = np.empty(0, np.bool_)
+
+
+def _nulls(column: pa.Array) -> Any:
+    """Return which values are null; empty where none is."""
+    return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else _NONE_NULL
+
+
+def _contents(column: pa.Array) -> tuple[Any, Any]:
+    """Return offsets and bytes of a column of texts."""
+    _, offsets_buffer, data_buffer = column.buffers()
+    width = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    offsets = np.frombuffer(offsets_buffer, width)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
+    return offsets.astype(np.int64), data
 
 
 def _values(column: pa.Array) -> pa.Array:
@@ -49,10 +90,7 @@ def _values(column: pa.Array) -> pa.Array:
 def _quoted(column: pa.Array) -> pa.Array:
     from slackwater.transforms.kernels import quoting
 
-    column = column.cast(pa.large_string())
-    _, offsets_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.empty(0, np.uint8)
+    offsets, data = _contents(column)
     ends = np.zeros(len(column) + 1, np.int64)
     out = np.empty(quoting.quoted_size(offsets, data), np.uint8)
     quoting.quote(offsets, data, ends, out)

@@ -213,7 +213,7 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
         return inodes.Values(
             inodes=np.zeros((0, inodes.KEY + len(self._classes)), np.int64),
             itable=np.full(16, layout.NONE, np.int64),
-            icontrol=np.array([[layout.NONE, layout.NONE, layout.NONE, 0, flags, 0, 0]], np.int64),
+            icontrol=np.array([[layout.NONE, layout.NONE, layout.NONE, 0, flags, 0, 0, 0]], np.int64),
             signature=self._signature,
             bits=np.zeros(1, np.uint64),
             ranges=np.empty((m + 1, RANGES if self._has_ranges else 1, 2), np.int64),
@@ -248,9 +248,11 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
         Where there are ranges, ``held`` tuples at most; the kernel stops when these have used it up.
         """
         self._reserve_values(coming + held)
-        size = int(self._v.icontrol[0, inodes.INODES]) + coming
+        control = self._v.icontrol[0]
+        size = int(control[inodes.OPEN]) + coming
         if self._has_ranges:
-            size += size + 2 * held + int(self._v.n_ranges.max() + self._v.n_ranges[-1]) + TOLD_AT_ONCE
+            size = 2 * (int(control[inodes.INODES]) + coming + held)
+            size += int(self._v.n_ranges.max() + self._v.n_ranges[-1]) + TOLD_AT_ONCE
         values = np.empty((size, len(self._classes)), np.int64)
         at, ts, high = (np.empty(size, np.int64) for _ in range(3))
         return Out(np.zeros(1, np.int64), at, ts, values, high)
@@ -264,8 +266,8 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
     def _told(self) -> Finished | None:
         """Return what has been proved finished since the last run."""
         told, self._finished = self._finished, []
-        if not told:
-            return None
+        if len(told) < 2:
+            return told[0] if told else None
         at, ts, values, *high = (
             np.concatenate([getattr(f, name) for f in told])
             for name in ("at", "ts", "values", *(["high"] if told[0].high is not None else []))

@@ -20,6 +20,7 @@ from slackwater.transforms.kernels.inodes import (
     KEYS,
     MASK,
     MEMBERS,
+    OPEN,
     add_inode,
     borrowed_values,
     find_inode,
@@ -106,6 +107,7 @@ def purge(w, plan, values, j, g):  # type: ignore[no-untyped-def]
 def conclude(w, plan, values, inode, search):  # type: ignore[no-untyped-def]
     """Delete every tuple of a finished value; forget its I-Node where nothing can ask for it any more."""
     values.inodes[inode, DONE] = 1
+    values.icontrol[0, OPEN] -= 1
     members = values.signature[0, MEMBERS]
     for j in range(plan.inputs.shape[0]):
         if (members >> j) & 1:

@@ -17,8 +17,8 @@ from slackwater.transforms.kernels.slots import FREE_GROUP, HASH, HEAD, NONE, fi
 INODE = 5
 # Columns of an I-Node; HASH and HEAD are those of a group, as its hash table is kept by the same functions.
 MASK, _HEAD, BEFORE, BEHIND, DONE, KEY = range(1, 7)
-# The control record of the I-Nodes; column FREE_GROUP holds the free chain.
-OLDEST, _FREE, NEWEST, INODES, LIMIT, DEAD, STALE = range(7)
+# The control record of the I-Nodes; column FREE_GROUP holds the free chain. OPEN ones are not finished.
+OLDEST, _FREE, NEWEST, INODES, LIMIT, DEAD, STALE, OPEN = range(8)
 # The signature: one record of its own, then one per input.
 KEYS, MEMBERS, FULL, EARLY, IS_FLOAT = range(5)
 INDEX, CELLS = range(2)
@@ -115,6 +115,7 @@ def remove_inode(values, inode):  # type: ignore[no-untyped-def]
     else:
         inodes[behind, BEFORE] = before
     icontrol[0, INODES] -= 1
+    icontrol[0, OPEN] -= 1 - inodes[inode, DONE]
     icontrol[0, STALE] += 1
     forget_group(inodes, values.itable, icontrol, inode)
 
@@ -153,6 +154,7 @@ def add_inode(w, plan, values, search, h):  # type: ignore[no-untyped-def]
         inodes[icontrol[0, NEWEST], BEHIND] = v
     icontrol[0, NEWEST] = v
     icontrol[0, INODES] += 1
+    icontrol[0, OPEN] += 1
     for c in range(n_keys):
         inodes[v, KEY + c] = search[-1, c]
     mask = values.itable.size - 1
@@ -198,6 +200,7 @@ def restore(w, plan, values, masks, done, keys, search):  # type: ignore[no-unty
         v = add_inode(w, plan, values, search, hash_key(0, search, n_keys))
         values.inodes[v, MASK] = masks[k]
         values.inodes[v, DONE] = done[k]
+        values.icontrol[0, OPEN] -= done[k]
 
 
 @njit(cache=True, nogil=True)

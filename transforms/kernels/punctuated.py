@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
-from slackwater.transforms.kernels.finishing import finish, punctuate
+from slackwater.transforms.kernels.finishing import borrowed_out, finish, punctuate
 from slackwater.transforms.kernels.heap import pop
 from slackwater.transforms.kernels.inodes import (
     BEHIND,
@@ -33,6 +33,7 @@ from slackwater.transforms.kernels.inodes import (
     MASK,
     MEMBERS,
     OLDEST,
+    OPEN,
     borrowed_values,
     filter_hash,
     filter_place,
@@ -65,6 +66,7 @@ from slackwater.transforms.kernels.windows import (
     WINDOW,
     borrowed_plan,
     borrowed_windows,
+    expire,
     keep_slot,
     place_slot,
     probe,
@@ -176,7 +178,7 @@ def _fate(values, ranged, i, cells, nulls, k, search):  # type: ignore[no-untype
 # fmt: off
 @njit(cache=True, nogil=True, inline="always")
 def _join(  # type: ignore[no-untyped-def]
-    windows, plan, values, released, start, first, end, now, n_out, search, scratch, out_rows, out_probe,
+    windows, plan, values, ranged, released, start, first, end, now, n_out, search, scratch, out_rows, out_probe,
     join_size, cross_size,
 ):
     # fmt: on
@@ -190,17 +192,21 @@ def _join(  # type: ignore[no-untyped-def]
     inputs, steps, indexes, program, first_cell = plan
     icontrol, signature = values.icontrol, values.signature
     m = inputs.shape[0]
-    members, ranged = signature[0, MEMBERS], values.n_ranges.any()
+    members = signature[0, MEMBERS]
     knows = ranged or icontrol[0, INODES] > 0
+    settled = icontrol[0, OPEN] == 0 and icontrol[0, DEAD] == 0
     for k in range(first, end):
         i = tuple_input[k]
         ts = tuple_ts[k]
         late = tuple_late[k]
         if not late:
             now = ts
-            v = _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol, signature, now)
-            if v != NONE:
-                return k, n_out, now, v
+            if settled:
+                expire(slots, groups, table, late_due, late_slot, control, inputs, now)
+            else:
+                v = _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol, signature, now)
+                if v != NONE:
+                    return k, n_out, now, v
         elif ts < now - inputs[i, WINDOW]:
             continue
         ways = 1.0
@@ -276,6 +282,10 @@ def step(  # type: ignore[no-untyped-def]
     released = (*released[:4], borrowed(released[4]), borrowed(released[5]))
     search, scratch = borrowed(search), borrowed(scratch)
     out_rows, out_probe = borrowed(out_rows), borrowed(out_probe)
+    out = borrowed_out(out)
+    ranged = False
+    for j in range(values.n_ranges.size):
+        ranged = ranged or values.n_ranges[j] > 0
     n_out = 0
     p = first
     k = start
@@ -283,8 +293,8 @@ def step(  # type: ignore[no-untyped-def]
     while True:
         stop = p_at[p] if p < p_at.size and p_at[p] < end else end
         k, n_out, now, why = _join(
-            windows, plan, values, released, start, k, stop, now, n_out, search, scratch, out_rows, out_probe,
-            join_size, cross_size,
+            windows, plan, values, ranged, released, start, k, stop, now, n_out, search, scratch, out_rows,
+            out_probe, join_size, cross_size,
         )  # fmt: skip
         if why == NO_ROOM:
             break
@@ -299,6 +309,7 @@ def step(  # type: ignore[no-untyped-def]
             if i != NONE and p_is_range[p]:
                 if not has_room(windows, values, i, out.at.size - out.size[0], p_at.size - p):
                     return k, p, n_out, now
+                ranged = True
                 punctuate_range(windows, plan, values, i, p_low[p, 0], p_high[p], k, now, search, out)
             elif i != NONE:
                 punctuate(windows, plan, values, i, p_low, p, k, now, search, out)

@@ -96,7 +96,7 @@ def borrowed_plan(plan):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _expire(slots, groups, table, late_due, late_slot, control, inputs, now):  # type: ignore[no-untyped-def]
+def expire(slots, groups, table, late_due, late_slot, control, inputs, now):  # type: ignore[no-untyped-def]
     """Drop every tuple with ``ts < now - W``."""
     for j in range(inputs.shape[0]):
         slot = control[j, FIRST]
@@ -317,7 +317,7 @@ def step(w, plan, released, start, end, now, search, scratch, out_rows, out_prob
         if probing:
             if not late:
                 now = ts
-                _expire(slots, groups, table, late_due, late_slot, control, inputs, now)
+                expire(slots, groups, table, late_due, late_slot, control, inputs, now)
             elif ts < now - inputs[i, WINDOW]:
                 continue
         slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
