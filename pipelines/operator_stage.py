@@ -41,7 +41,7 @@ class OperatorStage:
     ) -> None:
         self.plan = plan
         self._name, self._held, self._emit, self._end = name, held, emit, end
-        self.operators = [open_operator(plan) for _ in range(plan.config.shards)]
+        self.operators = [open_operator(plan, shard=shard) for shard in range(plan.config.shards)]
         self._pool = ThreadPoolExecutor(2) if len(self.operators) > 1 else None
         self._pending: list[list[tuple[Int64s, pa.RecordBatch]]] = [[] for _ in plan.inputs]
         self._frontier = [NOTHING_YET] * len(plan.inputs)

@@ -50,6 +50,9 @@ def slackwater_join_strategies() -> list[type[JoinStrategy]]:
 
 @hookimpl
 def slackwater_shedding_strategies() -> list[type[SheddingStrategy]]:
+    from slackwater.plugins.shedding.life import LifeShedding
     from slackwater.plugins.shedding.none import NoShedding
+    from slackwater.plugins.shedding.prob import ProbShedding
+    from slackwater.plugins.shedding.random import RandomShedding
 
-    return [NoShedding]
+    return [NoShedding, RandomShedding, ProbShedding, LifeShedding]

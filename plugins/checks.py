@@ -232,7 +232,7 @@ def sample_tuples(n: int = 50, seed: int = 3) -> Tuples:
     rng = np.random.default_rng(seed)
     ts = np.sort(rng.integers(0, 9, n))
     cells, nulls = rng.integers(0, 4, (n, 1)), rng.integers(0, 2, n).astype(np.uint64)
-    return Tuples(rng.integers(0, 2, n).astype(np.int8), ts, ts + 1, cells, nulls)
+    return Tuples(rng.integers(0, 2, n).astype(np.int8), ts, ts + 1, cells, nulls, np.arange(n))
 
 
 @checks("shedding")

@@ -112,6 +112,13 @@ class Released(NamedTuple):
     nulls: UInt64s
     """Bit c of a tuple's mask is set where its cell c is null."""
 
+    @classmethod
+    def none(cls, width: int) -> Released:
+        """Return no tuples."""
+        none = np.empty(0, np.int64)
+        cells = np.empty((0, width), np.int64)
+        return cls(none.astype(np.int8), none, none, none.astype(np.bool_), cells, none.astype(np.uint64))
+
     def part(self, which: slice | Bools) -> Released:
         """Return some of the tuples, in the same order."""
         return Released._make(array[which] for array in self)
@@ -162,6 +169,15 @@ class Settled(NamedTuple):
     None when only counts are wanted."""
 
 
+class Evicted(NamedTuple):
+    """Tuples that a join has given up for lack of memory."""
+
+    input: Int8s
+    seq: Int64s
+    at: Int64s
+    """Index into released of the last tuple that could have met it; -1 if it went before the first."""
+
+
 class Matches(NamedTuple):
     """What a contiguous run of released tuples gave.
 
@@ -185,6 +201,8 @@ class Matches(NamedTuple):
     """What the run, and the punctuations before and after its tuples, proved finished."""
     settled: Settled | None = None
     """Results of earlier tuples; no part of ``join_size``."""
+    evicted: Evicted | None = None
+    """Tuples that went for lack of memory."""
 
 
 class Held(NamedTuple):
@@ -219,7 +237,24 @@ class Tuples(NamedTuple):
     lifetime: Int64s
     """Ticks until the window drops the tuple."""
     cells: Int64s
+    """As in ``Released``, but texts as hashes, which equal texts share for ever."""
     nulls: UInt64s
+    seq: Int64s
+    """Row number within the input: with ``input``, the identity of the row."""
+
+
+class Keep(NamedTuple):
+    """How much a join may hold, and what is worth how much."""
+
+    scores: Float64s
+    """Of each released tuple: higher means keep."""
+    held: Float64s | None
+    """New scores of the tuples that ``held`` has just returned; None where the old ones stay."""
+    limit: Int64s
+    """``[released, 1]``: how many tuples may be held once each has been processed; or ``[released, inputs]``: of
+    each input. Without released tuples it has one row, how many may be held now."""
+    live: Int64s
+    """To be written: how many tuples were held once each had been processed."""
 
 
 @runtime_checkable
@@ -271,13 +306,24 @@ class PunctuatedJoinLogic(JoinLogic, Protocol):
 
 
 @runtime_checkable
+class LimitedJoinLogic(JoinLogic, Protocol):
+    """A join that keeps to a memory limit by itself, tuple by tuple; others are cut short between steps."""
+
+    def limited_step(self, released: Released, keep: Keep) -> Iterable[Matches]:
+        """As ``step``; after each tuple, the lowest scores leave until no more are held than may be.
+
+        The newcomer is one of them. Of equal scores, the older leaves first.
+        """
+
+
+@runtime_checkable
 class SheddingLogic(Protocol):
     """Says which tuples are worth keeping."""
 
     decays: bool
     """True where the score is to be multiplied by the remaining lifetime."""
     memory: int | None
-    """Tuples the windows may hold, or None for no limit."""
+    """Tuples that may be held, in the windows and in the reorder buffer, or None for no limit."""
 
     def scores(self, tuples: Tuples) -> Float64s:
         """A score for each tuple: higher means keep."""

@@ -107,9 +107,9 @@ class _Recorder:
             yield matches
 
     def __getattr__(self, name: str) -> Any:
-        if name == "punctuated_step":
+        if name in ("punctuated_step", "limited_step"):
             step = getattr(self._logic, name)
-            return lambda released, punctuations: self._recorded(released, step(released, punctuations))
+            return lambda released, beside: self._recorded(released, step(released, beside))
         return getattr(self._logic, name)
 
 

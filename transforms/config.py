@@ -105,6 +105,8 @@ class JoinConfig(DisorderConfig):
     """joined rows, or the number of results per timestamp"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the join is split into by key"""
+    archive: str | None = None
+    """directory that gets every row of which results were missed and the rows it could have met, for reconcile"""
     punctuations: Annotated[
         list[PunctuationConfig],
         BeforeValidator(_listed, json_schema_input_type=PunctuationConfig | list[PunctuationConfig]),

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.plugins.contract import Bools, Int64s, Snapshot, UInt64s
+from slackwater.plugins.contract import Bools, Int8s, Int64s, Snapshot, UInt64s
 from slackwater.transforms.condition import Cell, Condition
 from slackwater.transforms.kernels import strings
 
@@ -83,6 +83,17 @@ class CellEncoder:
     def text_cells(self, which: int) -> list[int]:
         """Which cells of an input hold dictionary codes."""
         return [c for c, cell in enumerate(self._layout[which]) if cell.kind == "text"]
+
+    def lasting(self, inputs: Int8s, cells: Int64s) -> Int64s:
+        """Return cells with texts as hashes, which stay the same where codes are forgotten and given anew."""
+        texts = [(i, c) for i in range(len(self._layout)) for c in self.text_cells(i)]
+        if not texts:
+            return cells
+        cells = cells.copy()
+        for i, c in texts:
+            mine = inputs == i
+            cells[mine, c] = self.dictionary.hashes(cells[mine, c]).view(np.int64)
+        return cells
 
     def words(self, cell: Cell, column: pa.Array) -> Int64s:
         """Return values as they lie in a cell, nulls as anything."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from slackwater.plugins.contract import (
     NEVER,
-    Arrivals,
     Bools,
+    Evicted,
     Finished,
     Float64s,
     Held,
@@ -25,24 +25,23 @@ from slackwater.plugins.contract import (
     Punctuations,
     Released,
     Snapshot,
-    Tuples,
 )
 from slackwater.plugins.contract_disk import OverflowingJoinLogic
 from slackwater.transforms.accounting import Accounting, partners_gone
+from slackwater.transforms.archive import Archive
 from slackwater.transforms.delivery import RESULTS_AT_ONCE, Delivery
 from slackwater.transforms.disk import RowDisk
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.finished import finished_batch
-from slackwater.transforms.intake import Chunk, Intake, Taken
-from slackwater.transforms.kernels import rows as row_kernel
+from slackwater.transforms.intake import Chunk, Intake
 from slackwater.transforms.late_rows import LateRows
 from slackwater.transforms.outputs import Counts, Outputs, late_batch
 from slackwater.transforms.pacing import Pacing
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.promises import DROPPED, JOINS, MARKED, VIOLATES, Promises
-from slackwater.transforms.punctuating import marked
 from slackwater.transforms.reorder import Emitted, ReorderBuffer
-from slackwater.transforms.rowstore import Beside, RowStore
+from slackwater.transforms.shard_rows import ShardRows
+from slackwater.transforms.shedding import Shedder
 
 __all__ = ["Chunk", "Operator", "Outputs"]
 
@@ -50,26 +49,27 @@ __all__ = ["Chunk", "Operator", "Outputs"]
 class Operator:
     """One shard of a sliding window join."""
 
-    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None, shard: int = 0) -> None:
         setting = plan.setting
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._plan = plan
-        self._counts_as = np.asarray(plan.counts_as, np.int8)
         self._intake = Intake(plan, state.get("intake"))
         self._disorder = plan.disorder.build(setting, state.get("disorder"))
         self._join = plan.join.build(setting, state.get("join"))
-        self._shedding = plan.shedding.build(setting, state.get("shedding"))
         self._encoder = CellEncoder(plan.condition, list(plan.member_schemas.values()), state.get("texts"))
+        shed = state.get("shedding")
+        logic = plan.shedding.build(setting, shed["logic"] if shed else None)
+        self._shedder = Shedder(logic, plan.windows, self._encoder, shed)
         self._promises = Promises(plan, self._encoder, state.get("promises")) if setting.patterns else None
-        self._buffer = ReorderBuffer(len(plan.members), state.get("buffer"))
+        self._archive = None if plan.config.archive is None else Archive(plan, shard, state.get("archive"))
+        self._buffer = ReorderBuffer(len(plan.members), state.get("buffer"), self._shedder.buffered)
         self._counts = Counts(plan, state.get("counts"))
-        self._stores = [RowStore(schema, plan.condition.width) for schema in plan.schemas.values()]
-        for store, rows in zip(self._stores, state.get("rows", []), strict=False):
-            store.restore(rows)
+        self._rows = ShardRows(plan, self._encoder, state.get("rows", ()))
+        self._shows_cells = getattr(self._disorder, "needs_cells", False)
         join: Any = self._join
         self._overflowing: OverflowingJoinLogic | None = join if hasattr(join, "use_disk") else None
         if self._overflowing is not None:
-            self._disk = RowDisk(plan, self._stores, self._encoder, self._overflowing.directory)
+            self._disk = RowDisk(plan, self._rows.stores, self._encoder, self._overflowing.directory)
             self._overflowing.use_disk(self._disk)
         self.accounting = Accounting(plan.inputs, state.get("accounting"))
         self.seconds = {"kernel": 0.0, "materialise": 0.0, "adapt": 0.0}
@@ -77,10 +77,9 @@ class Operator:
         self._pacing = Pacing(
             plan, self._disorder, self.accounting, lambda: len(self._buffer), self.seconds, state
         )
-        self._released = int(state.get("released", 0))
         self._on_t = int(state.get("on_t", NEVER))
-        self._late = LateRows(plan, self._stores)
-        self._delivery = Delivery(plan, self._stores)
+        self._late = LateRows(plan, self._rows.stores)
+        self._delivery = Delivery(plan, self._rows.stores)
         self._finished: list[Finished] = []
         """What the join has proved finished in this step."""
 
@@ -92,7 +91,7 @@ class Operator:
         for which, reason, ts, arrival, rows in taken.refused:
             self.accounting.refuse(which, reason, rows.num_rows)
             out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, rows))
-        arrivals = self._store(taken)
+        arrivals = self._rows.add(taken, self._shows_cells)
         codes = taken.seq * 8 + taken.source
         newest = self._pacing.follow(arrivals.progress)
         for part in self._pacing.intervals(out, newest):
@@ -100,11 +99,12 @@ class Operator:
             bounds = np.asarray(self._disorder.bounds(cut), np.int64)
             self._pacing.hold(cut.progress, bounds)
             started = time.perf_counter()
+            before = len(self._buffer)
             emitted = self._buffer.push(cut.input, cut.ts, codes[part], bounds)
             self.seconds["kernel"] += time.perf_counter() - started
             if self._pacing.measured:
                 self._pacing.release(newest[part][emitted.at] - emitted.ts)
-            self._process(out, emitted)
+            self._process(out, emitted, before + emitted.at - np.arange(emitted.at.size))
         self._deliver(out)
         self._write_rest(out)
         self._note_state()
@@ -121,9 +121,16 @@ class Operator:
     def finishing(self) -> Iterator[Outputs]:
         """As ``finish``, in parts: what a join has on disk may be more than fits into memory."""
         out = Outputs.empty()
-        self._process(out, self._buffer.drain())
+        emitted = self._buffer.drain()
+        self._process(out, emitted, np.arange(emitted.ts.size)[::-1])
         if self._promises is not None:
-            self._join_rows(out, self._nothing(), self._promises.finish())
+            self._join_rows(
+                out,
+                Released.none(self._plan.condition.width),
+                self._promises.finish(),
+                np.zeros(1, np.int64),
+                self._on_t,
+            )
             if self._plan.config.window is None and self._plan.foreign_keys:
                 held = self._join.held()
                 self._recall(held, self._promises.unmatched(held))
@@ -131,6 +138,8 @@ class Operator:
         self._write_rest(out)
         self._note_state()
         self._compact()
+        if self._archive is not None:
+            self._archive.close(self._rows.stores)
         for matches in () if self._overflowing is None else self._overflowing.finish():
             self._take_late(out, matches)
             if sum(batch.num_rows for batch in out.results) >= RESULTS_AT_ONCE:
@@ -150,9 +159,8 @@ class Operator:
     def nbytes(self) -> int:
         """Bytes of everything held."""
         windows = int(getattr(self._join, "nbytes", 0))
-        texts = self._encoder.dictionary.nbytes
         windows += 0 if self._promises is None else self._promises.nbytes
-        return windows + self._buffer.nbytes + texts + sum(store.nbytes for store in self._stores)
+        return windows + self._buffer.nbytes + self._rows.nbytes
 
     def snapshot(self) -> Snapshot:
         """Everything needed to go on in another process, as ``transforms.snapshot`` writes it."""
@@ -161,15 +169,15 @@ class Operator:
             "intake": self._intake.snapshot(),
             "disorder": self._disorder.snapshot(),
             "join": self._join.snapshot(),
-            "shedding": self._shedding.snapshot(),
+            "shedding": self._shedder.snapshot(),
             "texts": self._encoder.dictionary.snapshot(),
             "buffer": self._buffer.snapshot(),
             "counts": self._counts.pending,
-            "rows": [store.snapshot() for store in self._stores],
+            "rows": self._rows.snapshot(),
             "accounting": self.accounting.snapshot(),
-            "released": self._released,
             "on_t": self._on_t,
             **({} if self._promises is None else {"promises": self._promises.snapshot()}),
+            **({} if self._archive is None else {"archive": self._archive.snapshot()}),
             **self._pacing.snapshot(),
         }
 
@@ -178,70 +186,38 @@ class Operator:
         if self._overflowing is not None:
             self._disk.close()
 
-    def _store(self, taken: Taken) -> Arrivals:
-        """Keep the accepted rows, with the cells that keys and predicates read; return the arrivals.
-
-        A disorder strategy that wants to see the cells gets them with the arrivals; those of punctuations are
-        null, so that they match nothing.
-        """
-        arrivals = taken.arrivals
-        if getattr(self._disorder, "needs_cells", False):
-            n = arrivals.ts.size
-            shown = np.empty((n, self._plan.condition.width), np.int64), np.empty(n, np.uint64)
-            arrivals = arrivals._replace(cells=shown[0], nulls=shown[1])
-        for i, (batch, at) in enumerate(zip(taken.rows, taken.of_input, strict=True)):
-            if at.size:
-                cells, nulls = self._encoder.encode(self._counts_as[i], batch, self._plan.source_columns(i))
-                known = (taken.seq[at], arrivals.ts[at], arrivals.clock[at], arrivals.delay[at])
-                mark = marked(self._plan.marks, i, batch)
-                self._stores[i].append(batch, Beside(*known, np.zeros(at.size, np.bool_), mark, cells, nulls))
-                if arrivals.cells is not None and arrivals.nulls is not None:
-                    row_kernel.spread(at, cells, nulls, arrivals.cells, arrivals.nulls)
-                    arrivals.nulls[at[mark >= 0]] = ~np.uint64(0)
-        return arrivals
-
-    def _process(self, out: Outputs, emitted: Emitted) -> None:
-        """Join what the reorder buffer emitted, in runs that the memory limit allows.
-
-        Shedding comes at multiples of a run, counted over all chunks, so that chunks do not show.
-        """
-        memory = self._shedding.memory
-        if memory is None:
-            self._run(out, emitted)
+    def _process(self, out: Outputs, emitted: Emitted, level: Int64s) -> None:
+        """Join what the reorder buffer emitted; ``level`` is what it still held when each row had left."""
+        if self._shedder.memory is None:
+            self._run(out, emitted, level)
             return
-        run = max(1, memory // 16)
-        start = 0
-        while start < emitted.ts.size:
-            stop = min(start + run - self._released % run, emitted.ts.size)
-            if self._released % run == 0:
-                self._shed(max(0, memory - run), max(self._on_t, int(emitted.ts[start])))
-            self._run(out, Emitted._make(array[start:stop] for array in emitted))
-            start = stop
+        peak = np.append(level, len(self._buffer))
+        peak[1:] = np.maximum(level, peak[1:])
+        if not emitted.ts.size:
+            self._run(out, emitted, peak)
+        for part in self._shedder.parts(self._join, emitted.ts.size):
+            self._run(out, Emitted._make(array[part] for array in emitted), peak[part.start : part.stop + 1])
 
-    def _run(self, out: Outputs, emitted: Emitted) -> None:
+    def _run(self, out: Outputs, emitted: Emitted, level: Int64s) -> None:
         n = emitted.ts.size
-        self._released += n
         if not n:
+            if self._shedder.memory is not None:
+                self._join_rows(out, Released.none(self._plan.condition.width), None, level, self._on_t)
             return
-        cells = np.empty((n, self._plan.condition.width), np.int64)
-        nulls, delay = np.empty(n, np.uint64), np.empty(n, np.int64)
-        for i, store in enumerate(self._stores):
-            rows = store.beside
-            row_kernel.scatter(emitted.code, i, rows.seq, rows.cells, rows.nulls, rows.delay, cells, nulls, delay)
-        source = (emitted.code & 7).astype(np.int8)
-        released = Released(self._counts_as[source], emitted.code >> 3, emitted.ts, emitted.late, cells, nulls)
-        gone, self._on_t = partners_gone(released, self._plan.windows, self._on_t)
+        released, source, delay = self._rows.released(emitted)
+        on_t = self._on_t
+        gone, self._on_t = partners_gone(released, self._plan.windows, on_t)
         if self._promises is None:
             self._report(released, released.late, "too_late")
-            sizes = self._join_rows(out, released, None)
+            sizes = self._join_rows(out, released, None, level, on_t)
         else:
-            seen, sizes = self._sort(out, released, source, gone)
+            seen, sizes = self._sort(out, released, source, gone, level, on_t)
             released, gone, delay = released.part(seen), gone[seen[released.late]], delay[seen]
         self.accounting.join(released.input, released.late, gone, sizes[0])
         self._pacing.learn(released.input, released.ts, delay, released.late, *sizes)
 
     def _sort(
-        self, out: Outputs, released: Released, source: Int8s, gone: Float64s
+        self, out: Outputs, released: Released, source: Int8s, gone: Float64s, level: Int64s, on_t: int
     ) -> tuple[Bools, tuple[Int64s, Float64s]]:
         """Join what punctuations allow; ``source`` is the input by which each row came.
 
@@ -249,21 +225,22 @@ class Operator:
         late ones among them that match a punctuation miss all their partners.
         """
         assert self._promises is not None
-        mark = np.full(released.ts.size, -1, np.int8)
-        for i, store in enumerate(self._stores):
-            mine = source == i
-            mark[mine] = store.beside.mark[store.locate(released.seq[mine])]
-        verdict, punctuations = self._promises.judge(released, mark, self._stores)
+        mark = self._rows.marks(released, source)
+        verdict, punctuations = self._promises.judge(released, mark, self._rows.stores)
         self.accounting.punctuate(source[verdict == MARKED])
         violates, seen = verdict == VIOLATES, (verdict == JOINS) | (verdict == DROPPED)
-        for i, n in enumerate(np.bincount(released.input[violates], minlength=len(self._stores))):
+        for i, n in enumerate(np.bincount(released.input[violates], minlength=len(self._rows.stores))):
             self.accounting.reject(i, "punctuation_violated", int(n))
         self._report(released, violates, "punctuation_violated")
         self._report(released, released.late & seen, "too_late")
         gone[(verdict == DROPPED)[released.late]] = 1.0
         joins = verdict == JOINS
-        joined = self._join_rows(out, released if joins.all() else released.part(joins), punctuations)
-        join_size, cross_size = np.zeros(released.ts.size, np.int64), np.zeros(released.ts.size)
+        if self._archive is not None:
+            self._archive.pass_over(released.part(verdict == DROPPED))
+        if not joins.all():
+            released, level = released.part(joins), self._shedder.levels(level, joins)
+        joined = self._join_rows(out, released, punctuations, level, on_t)
+        join_size, cross_size = np.zeros(joins.size, np.int64), np.zeros(joins.size)
         join_size[joins], cross_size[joins] = joined
         return seen, (join_size[seen], cross_size[seen])
 
@@ -277,16 +254,24 @@ class Operator:
             self.accounting.recall(i, "punctuation_violated", int(n))
 
     def _join_rows(
-        self, out: Outputs, released: Released, punctuations: Punctuations | None
+        self, out: Outputs, released: Released, punctuations: Punctuations | None, level: Int64s, on_t: int
     ) -> tuple[Int64s, Float64s]:
-        """Step the join; return the join and cross size of each tuple."""
+        """Step the join within its memory; return the join and cross size of each tuple."""
         sizes: list[tuple[Int64s, Float64s]] = [(np.empty(0, np.int64), np.empty(0))]
         unordered: list[tuple[Int64s, Int64s]] = []
         reorders = getattr(self._join, "reorders", False)
         started = time.perf_counter()
         step = None if punctuations is None else getattr(self._join, "punctuated_step", None)
-        for matches in self._join.step(released) if step is None else step(released, punctuations):
-            self.accounting.state(len(self._buffer) + self._join.live(), 0)
+        found = self._join.step(released) if step is None else step(released, punctuations)
+        if self._shedder.memory is not None:
+            found = self._shedder.step(self._join, released, level, on_t, found)
+        if self._archive is not None:
+            self._archive.release(released, on_t)
+        for matches in found:
+            if self._shedder.memory is None:
+                self.accounting.state(len(self._buffer) + self._join.live(), 0)
+            if matches.evicted is not None:
+                self._evict(matches.evicted)
             sizes.append((matches.join_size, matches.cross_size))
             self._take_late(out, matches)
             if self._plan.config.output == "counts":
@@ -299,6 +284,7 @@ class Operator:
                     self.seconds["kernel"] += time.perf_counter() - started
                     self._deliver(out)
                     started = time.perf_counter()
+        self.accounting.state(self._shedder.most, 0)
         if unordered:
             rows, probe = map(np.concatenate, zip(*unordered, strict=True))
             order = np.argsort(probe, kind="stable")
@@ -329,39 +315,18 @@ class Operator:
         if self._overflowing is not None:
             self.accounting.spill(self._overflowing.spilled, self._disk.nbytes)
 
-    def _nothing(self) -> Released:
-        none = np.empty(0, np.int64)
-        cells = np.empty((0, self._plan.condition.width), np.int64)
-        return Released(none.astype(np.int8), none, none, none.astype(np.bool_), cells, none.astype(np.uint64))
-
     def _deliver(self, out: Outputs) -> None:
         """Turn what was found into output rows."""
         started = time.perf_counter()
         self._delivery.deliver(out)
         self.seconds["materialise"] += time.perf_counter() - started
 
-    def _shed(self, room: int, now: int) -> None:
-        """Evict the tuples with the lowest scores until no more than ``room`` are left.
-
-        Tuples that the windows will drop at ``now`` go first; they have expired and are not shed.
-        """
-        if self._join.live() <= room:
-            return
-        held = self._join.held()
-        lifetime = held.ts + np.asarray(self._plan.windows, np.int64)[held.input] - now
-        expired = lifetime < 0
-        alive = np.flatnonzero(~expired)
-        victims = np.zeros(len(held.ts), np.bool_)
-        if alive.size > room:
-            tuples = Tuples._make(a[alive] for a in (held.input, held.ts, lifetime, held.cells, held.nulls))
-            scores = self._shedding.scores(tuples)
-            if self._shedding.decays:
-                scores = scores * tuples.lifetime
-            order = np.lexsort((held.seq[alive], tuples.input, tuples.ts, scores))
-            victims[alive[order[: alive.size - room]]] = True
-        for i, n in enumerate(self._late.add(held.input[victims], held.seq[victims], "shed")):
+    def _evict(self, evicted: Evicted) -> None:
+        """Let tuples that went for lack of memory go to the late output."""
+        if self._archive is not None:
+            self._archive.evict(evicted)
+        for i, n in enumerate(self._late.add(evicted.input, evicted.seq, "shed")):
             self.accounting.reject(i, "shed", int(n))
-        self._join.evict(victims | expired)
 
     def _write_rest(self, out: Outputs) -> None:
         """Write late rows and punctuations of this step, at once: they may be few in each of many runs."""
@@ -373,27 +338,20 @@ class Operator:
 
     def _compact(self, force: bool = False) -> None:
         """Forget rows that nothing refers to, once they are the larger part of what is stored."""
-        stored = sum(map(len, self._stores))
         live = len(self._buffer) + self._join.live()
-        if not force and stored < 2 * live + 4096:
+        if not force and sum(map(len, self._rows.stores)) < 2 * live + 4096:
             return
-        codes = self._buffer.held()
-        held = self._join.held()
-        for i, store in enumerate(self._stores):
-            store.keep(np.concatenate([codes[codes & 7 == i] >> 3, held.seq[held.input == i]]))
-        if self._encoder.dictionary.size:
-            filled = zip(self._counts_as, self._stores, strict=True)
-            held_by = [(np.full(len(store), i), store.beside.cells) for i, store in filled]
-            if getattr(self._disorder, "needs_cells", False):
-                held_by.append(self._disorder.held_cells())  # type: ignore[attr-defined]
-            if self._promises is not None:
-                held_by.append(self._promises.held_cells())
-                if hasattr(self._join, "held_cells"):
-                    held_by.append(self._join.held_cells())
-            used = [
-                cells[inputs == i, c]
-                for inputs, cells in held_by
-                for i in range(len(self._plan.members))
-                for c in self._encoder.text_cells(i)
-            ]
-            self._encoder.dictionary.forget(np.concatenate(used) if used else np.empty(0, np.int64))
+        codes, held = self._buffer.held(), self._join.held()
+        needed = [
+            np.concatenate([codes[codes & 7 == i] >> 3, held.seq[held.input == i]])
+            for i in range(len(self._rows.stores))
+        ]
+        self._rows.keep(needed, self._archive)
+        disorder: Any = self._disorder
+        join: Any = self._join
+        held_by = [disorder.held_cells()] if self._shows_cells else []
+        if self._promises is not None:
+            held_by.append(self._promises.held_cells())
+            if hasattr(join, "held_cells"):
+                held_by.append(join.held_cells())
+        self._rows.forget_texts(held_by)

@@ -43,8 +43,8 @@ class ShardOperator(Protocol):
         """Everything needed to go on in another process."""
 
 
-def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None) -> ShardOperator:
-    """Return the operator that a plan describes, new or as it was when the snapshot was taken."""
+def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None, shard: int = 0) -> ShardOperator:
+    """Return the operator of a shard of a plan, new or as it was when the snapshot was taken."""
     if "syncs" in plan.side_outputs:
         # What it needs to evaluate expressions takes a while to load.
         from slackwater.transforms.aggregating import AggregatePlan
@@ -58,4 +58,4 @@ def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None) -> ShardOper
 
         assert isinstance(plan, GroupClosePlan)
         return GroupCloser(plan, snapshot)
-    return Operator(plan, snapshot)
+    return Operator(plan, snapshot, shard)

@@ -25,9 +25,16 @@ class Emitted(NamedTuple):
 
 
 class ReorderBuffer:
-    """Holds rows until their input's bound has passed them and no input is behind them."""
+    """Holds rows until their input's bound has passed them and no input is behind them.
 
-    def __init__(self, inputs: int, snapshot: Snapshot | None = None) -> None:
+    Args:
+        inputs: how many there are.
+        snapshot: what ``snapshot`` returned, or None.
+        capacity: rows that may be held; where it takes more to keep the order, the oldest leave early.
+    """
+
+    def __init__(self, inputs: int, snapshot: Snapshot | None = None, capacity: int | None = None) -> None:
+        self._capacity = -1 if capacity is None else capacity
         self._state = _empty(inputs, _RUN)
         if snapshot:
             held = [(ts, code) for ts, code in zip(snapshot["ts"], snapshot["code"], strict=True)]
@@ -49,7 +56,9 @@ class ReorderBuffer:
             part = slice(start, start + _RUN)
             self._reserve(min(_RUN, ts.size - start))
             rest = (array[n:] for array in out)
-            n += kernel.release(inputs[part], ts[part], codes[part], bounds[part], start, self._state, *rest)
+            n += kernel.release(
+                inputs[part], ts[part], codes[part], bounds[part], self._capacity, start, self._state, *rest
+            )
         return Emitted._make(array[:n] for array in out)
 
     def drain(self) -> Emitted:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from slackwater.plugins.contract import JoinStrategy, Setting, Snapshot
 
 if TYPE_CHECKING:
-    from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
+    from slackwater.plugins.join.limited_logic import LimitedWindowJoinLogic
 
 
 class SlidingWindowJoinStrategy(JoinStrategy):
@@ -21,8 +21,8 @@ class SlidingWindowJoinStrategy(JoinStrategy):
 
     name: ClassVar[str] = "mswj"
 
-    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> SlidingWindowJoinLogic:
+    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> LimitedWindowJoinLogic:
         # Options are read without the compiler; only a join that runs needs it.
-        from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
+        from slackwater.plugins.join.limited_logic import LimitedWindowJoinLogic
 
-        return SlidingWindowJoinLogic(setting, snapshot)
+        return LimitedWindowJoinLogic(setting, snapshot)

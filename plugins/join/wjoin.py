@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from slackwater.plugins.contract import JoinStrategy, Setting, Snapshot
 
 if TYPE_CHECKING:
-    from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
+    from slackwater.plugins.join.limited_logic import LimitedWindowJoinLogic
 
 
 class WindowJoin(JoinStrategy):
@@ -19,8 +19,8 @@ class WindowJoin(JoinStrategy):
 
     name: ClassVar[str] = "wjoin"
 
-    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> SlidingWindowJoinLogic:
+    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> LimitedWindowJoinLogic:
         # Options are read without the compiler; only a join that runs needs it.
-        from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
+        from slackwater.plugins.join.limited_logic import LimitedWindowJoinLogic
 
-        return SlidingWindowJoinLogic(setting, snapshot)
+        return LimitedWindowJoinLogic(setting, snapshot)

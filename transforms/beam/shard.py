@@ -108,7 +108,7 @@ def run_shard(
         parts: what ``pieces`` made of all rows of the shard, in any order, each with its input.
         numbered: whether batches get the hidden column with the number of each row.
     """
-    operator = open_operator(plan)
+    operator = open_operator(plan, shard=shard)
     outputs = {tag: _Collector(shard, numbered) for tag in ("out", "late", "metrics", "syncs", "punctuations")}
     for chunk in chunks(plan, parts):
         for tag, batches in zip(outputs, operator.push(chunk), strict=True):

@@ -79,14 +79,49 @@ def track(inputs, ts, known, progress, past, future, jumped, verdict, out_progre
 
 
 @njit(cache=True, nogil=True)
-def release(inputs, ts, codes, bounds, first_arrival, state, out_code, out_ts, out_late, out_at):  # type: ignore[no-untyped-def]
+def _take_oldest(ring_ts, ring_code, heap_ts, heap_code, slack, sync_ts, sync_code, n_sync):  # type: ignore[no-untyped-def]
+    """Take the oldest row out of all buffers; return its time and code, and what the Synchronizer has left."""
+    mask = ring_ts.shape[1] - 1
+    which, from_ring = -1, False
+    found = n_sync > 0
+    ts = sync_ts[0]
+    code = sync_code[0]
+    for i in range(slack.shape[0]):
+        first = slack[i, FIRST]
+        if slack[i, IN_RING] > 0 and (
+            not found or ring_ts[i, first] < ts or (ring_ts[i, first] == ts and ring_code[i, first] < code)
+        ):
+            found, which, from_ring = True, i, True
+            ts = ring_ts[i, first]
+            code = ring_code[i, first]
+        if slack[i, IN_HEAP] > 0 and (
+            not found or heap_ts[i, 0] < ts or (heap_ts[i, 0] == ts and heap_code[i, 0] < code)
+        ):
+            found, which, from_ring = True, i, False
+            ts = heap_ts[i, 0]
+            code = heap_code[i, 0]
+    if which < 0:
+        pop(sync_ts, sync_code, n_sync)
+        n_sync -= 1
+    elif from_ring:
+        slack[which, FIRST] = (slack[which, FIRST] + 1) & mask
+        slack[which, IN_RING] -= 1
+    else:
+        pop(heap_ts[which], heap_code[which], slack[which, IN_HEAP])
+        slack[which, IN_HEAP] -= 1
+    return ts, code, n_sync
+
+
+@njit(cache=True, nogil=True)
+def release(inputs, ts, codes, bounds, capacity, first_arrival, state, out_code, out_ts, out_late, out_at):  # type: ignore[no-untyped-def]
     """Buffer the arrivals, release what their bounds allow, synchronise; return how many were emitted.
 
     After each arrival its input gives up everything at or before the arrival's bound, oldest first. Then, as
     Alg. 1 says: a tuple older than T_sync goes straight on, others wait until every input has released one
     at least as new. Draining "while each input has a tuple in the buffer" ends exactly at the smallest of the
     inputs' largest released times, so T_sync is the running maximum of that minimum. ``out_at`` tells at which
-    arrival a tuple left; arrivals are counted from ``first_arrival``.
+    arrival a tuple left; arrivals are counted from ``first_arrival``. Where more than ``capacity`` rows would be
+    held (negative for no limit), the oldest leave before their time, and T_sync follows them.
     """
     ring_ts, ring_code = borrowed(state.ring_ts), borrowed(state.ring_code)
     heap_ts, heap_code = borrowed(state.heap_ts), borrowed(state.heap_code)
@@ -98,6 +133,9 @@ def release(inputs, ts, codes, bounds, first_arrival, state, out_code, out_ts, o
     t_sync = clock[T_SYNC]
     on_t = clock[ON_T]
     emitted = 0
+    held = n_sync
+    for i in range(m):
+        held += slack[i, IN_RING] + slack[i, IN_HEAP]
     for k in range(ts.size):
         i = inputs[k]
         bound = bounds[k]
@@ -171,6 +209,17 @@ def release(inputs, ts, codes, bounds, first_arrival, state, out_code, out_ts, o
         slack[i, FIRST] = first
         slack[i, IN_RING] = n_ring
         slack[i, IN_HEAP] = n_heap
+        while capacity >= 0 and held + k + 1 - emitted > capacity:
+            e_ts, e_code, n_sync = _take_oldest(
+                ring_ts, ring_code, heap_ts, heap_code, slack, sync_ts, sync_code, n_sync
+            )
+            out_code[emitted] = e_code
+            out_ts[emitted] = e_ts
+            out_late[emitted] = e_ts < on_t
+            out_at[emitted] = first_arrival + k
+            t_sync = max(t_sync, e_ts)
+            on_t = max(on_t, e_ts)
+            emitted += 1
     clock[IN_SYNC] = n_sync
     clock[T_SYNC] = t_sync
     clock[ON_T] = on_t

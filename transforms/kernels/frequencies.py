@@ -1,0 +1,135 @@
+"""How often values arrive: exact or decaying counts by hash, or a count-min sketch of fixed size.
+
+Values are known by a 64-bit hash of their key columns and of the input and key that they belong to; two that
+share a hash share a count. Observations weigh more and more instead of the past less and less, which comes to
+the same for shares and touches one count per arrival.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from slackwater.transforms.kernels.strings import mix
+
+ROWS = 4
+"""Counters of a value in a sketch; the smallest is its count."""
+# Columns of a key: whose it is, number of columns, which key classes, then the cells.
+INPUT, KEYS, CLASSES, CELLS = range(4)
+# Columns of the weights: of the next observation, and the factor from one to the next.
+GAIN, GROWTH = range(2)
+
+
+class Frequencies(NamedTuple):
+    """Counts, and which columns of a tuple are counted and looked up."""
+
+    hashes: Any
+    """Open addressing, 0 for none; empty for a sketch."""
+    counts: Any
+    """One per hash; or ``ROWS`` rows of a sketch one after the other."""
+    used: Any
+    """``[1]``: hashes in the table."""
+    totals: Any
+    """Of each input, all that was observed."""
+    weights: Any
+    own: Any
+    """``[input, key, columns]``: the keys of its tuples that others may match; KEYS is 0 where there is none."""
+    partners: Any
+    """``[input, key, columns]``: whose keys its tuples match, and by which of their own cells."""
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _hash(key, cells, nulls, k):  # type: ignore[no-untyped-def]
+    """Return the hash of a tuple's key, or 0 if a column is null."""
+    h = mix(np.uint64(8 * key[CLASSES] + key[INPUT]) + np.uint64(0x9E3779B97F4A7C15))
+    for c in range(key[KEYS]):
+        cell = key[CELLS + c]
+        if (nulls[k] >> np.uint64(cell)) & np.uint64(1) != 0:
+            return np.uint64(0)
+        h = mix(h ^ np.uint64(cells[k, cell]))
+    return h | np.uint64(1)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _place(hashes, h):  # type: ignore[no-untyped-def]
+    mask = np.uint64(hashes.size - 1)
+    at = (h >> np.uint64(1)) & mask
+    while hashes[at] != 0 and hashes[at] != h:
+        at = (at + np.uint64(1)) & mask
+    return at
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _count(f, h):  # type: ignore[no-untyped-def]
+    if f.hashes.size:
+        at = _place(f.hashes, h)
+        return f.counts[at] if f.hashes[at] == h else 0.0
+    width = f.counts.size // ROWS
+    least = np.inf
+    for row in range(ROWS):
+        h = mix(h)
+        least = min(least, f.counts[row * width + np.int64(h & np.uint64(width - 1))])
+    return least
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _observe(f, h, weight):  # type: ignore[no-untyped-def]
+    if f.hashes.size:
+        at = _place(f.hashes, h)
+        if f.hashes[at] == 0:
+            f.hashes[at] = h
+            f.counts[at] = 0.0
+            f.used[0] += 1
+        f.counts[at] += weight
+        return
+    width = f.counts.size // ROWS
+    for row in range(ROWS):
+        h = mix(h)
+        f.counts[row * width + np.int64(h & np.uint64(width - 1))] += weight
+
+
+@njit(cache=True, nogil=True)
+def chances(f, inputs, cells, nulls, learn, out):  # type: ignore[no-untyped-def]
+    """Write the chance that an arrival matches each tuple, the product over the inputs it shares a key with.
+
+    Where ``learn`` is set, each tuple is counted once its chance is known. The caller has made room for all.
+    """
+    for k in range(out.size):
+        i = inputs[k]
+        chance = 1.0
+        for p in range(f.partners.shape[1]):
+            key = f.partners[i, p]
+            if key[KEYS] == 0:
+                break
+            h = _hash(key, cells, nulls, k)
+            total = f.totals[key[INPUT]]
+            chance *= 0.0 if h == 0 or total == 0.0 else _count(f, h) / total
+        out[k] = chance
+        if learn:
+            for p in range(f.own.shape[1]):
+                if f.own[i, p, KEYS] == 0:
+                    break
+                h = _hash(f.own[i, p], cells, nulls, k)
+                if h != 0:
+                    _observe(f, h, f.weights[GAIN])
+            f.totals[i] += f.weights[GAIN]
+            f.weights[GAIN] *= f.weights[GROWTH]
+            if f.weights[GAIN] > 1e200:
+                for at in range(f.counts.size):
+                    f.counts[at] /= f.weights[GAIN]
+                for j in range(f.totals.size):
+                    f.totals[j] /= f.weights[GAIN]
+                f.weights[GAIN] = 1.0
+
+
+@njit(cache=True, nogil=True)
+def refill(hashes, counts, least, new_hashes, new_counts):  # type: ignore[no-untyped-def]
+    """Move the counts that are at least ``least`` to an empty table; return how many there are."""
+    n = 0
+    for at in range(hashes.size):
+        if hashes[at] != 0 and counts[at] >= least:
+            place = _place(new_hashes, hashes[at])
+            new_hashes[place] = hashes[at]
+            new_counts[place] = counts[at]
+            n += 1
+    return n

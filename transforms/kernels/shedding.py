@@ -1,0 +1,276 @@
+"""The window join within a memory limit, one tuple at a time (SAJ, fast CPU).
+
+As ``kernels.windows``, with a score for every tuple: a newcomer probes first, then the tuple with the lowest
+score leaves if there are more than may be kept, which may be the newcomer. So at no instant do the windows hold
+more. Time lists are linked both ways here; a late tuple that is evicted stays in the heap of late ones, marked,
+until it is due or these are swept.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.heap import pop, push
+from slackwater.transforms.kernels.score_heap import ScoreHeaps, add, before, remove
+from slackwater.transforms.kernels.slots import (
+    AFTER,
+    FIRST,
+    GROUP,
+    LAST,
+    LATE,
+    LINKS,
+    LIVE,
+    NONE,
+    OWNER,
+    TS,
+    drop_slot,
+    free_slot,
+    index_slot,
+    unlink_slot,
+)
+from slackwater.transforms.kernels.windows import (
+    INDEXES,
+    OWN_FROM,
+    OWN_TO,
+    WINDOW,
+    Windows,
+    place_slot,
+    probe,
+    qualify,
+)
+
+LATE_ONE = -2
+"""In place of the slot before: the tuple is in the heap of late ones."""
+
+
+class Shed(NamedTuple):
+    """What the join must know to keep to its memory."""
+
+    heaps: Any
+    previous: Any
+    """Of each slot, the one before it in its time list, NONE, or LATE_ONE."""
+    dead: Any
+    """``[1]``: evicted tuples that are still in the heap of late ones."""
+    score: Any
+    """Of each released tuple."""
+    limit: Any
+    """``[released, heaps]``: how many may be kept once the tuple has been processed."""
+    held: Any
+    """Of each released tuple, how many tuples the windows held once it had been processed."""
+    gone: Any
+    """``[capacity, 2]``: code, and index into released, of every tuple that was evicted."""
+    n_gone: Any
+    """``[1]``"""
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _unlist(slots, control, previous, slot):  # type: ignore[no-untyped-def]
+    """Take a slot out of its time list."""
+    owner = slots[slot, OWNER]
+    ahead, behind = previous[slot], slots[slot, AFTER]
+    if ahead == NONE:
+        control[owner, FIRST] = behind
+    else:
+        slots[ahead, AFTER] = behind
+    if behind == NONE:
+        control[owner, LAST] = ahead
+    else:
+        previous[behind] = ahead
+
+
+@njit(cache=True, nogil=True)
+def _forget(w, inputs, shed, h, at):  # type: ignore[no-untyped-def]
+    """Drop the tuple at place ``at`` of a heap from the windows."""
+    slot = shed.heaps.slot[h, at]
+    remove(shed.heaps, h, at)
+    owner = w.slots[slot, OWNER]
+    if shed.previous[slot] == LATE_ONE:
+        unlink_slot(w.slots, w.groups, w.table, w.control, inputs[owner, INDEXES], slot)
+        w.slots[slot, OWNER] = NONE
+        shed.dead[0] += 1
+    else:
+        _unlist(w.slots, w.control, shed.previous, slot)
+        drop_slot(w.slots, w.groups, w.table, w.control, inputs[owner, INDEXES], slot)
+
+
+@njit(cache=True, nogil=True)
+def _note(shed, code, k):  # type: ignore[no-untyped-def]
+    n = shed.n_gone[0]
+    shed.gone[n, 0] = code
+    shed.gone[n, 1] = k
+    shed.n_gone[0] = n + 1
+
+
+@njit(cache=True, nogil=True)
+def shrink(w, inputs, shed, k, at):  # type: ignore[no-untyped-def]
+    """Evict the tuples with the lowest scores until no heap has more than ``limit[k]``, and say that ``at`` was
+    the last tuple to see them."""
+    for h in range(shed.heaps.size.size):
+        while shed.heaps.size[h] > shed.limit[k, h]:
+            _note(shed, shed.heaps.code[h, 0], at)
+            _forget(w, inputs, shed, h, 0)
+
+
+@njit(cache=True, nogil=True)
+def _sweep(w, shed):  # type: ignore[no-untyped-def]
+    """Free the evicted ones in the heap of late tuples, by building it anew."""
+    n = w.control[-1, LATE]
+    kept = 0
+    for k in range(n):
+        slot = w.late_slot[k]
+        if w.slots[slot, OWNER] == NONE:
+            free_slot(w.slots, w.control, slot)
+        else:
+            due = w.late_due[k]
+            push(w.late_due, w.late_slot, kept, due, slot)
+            kept += 1
+    w.control[-1, LATE] = kept
+    shed.dead[0] = 0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _expire(w, inputs, shed, now):  # type: ignore[no-untyped-def]
+    """Drop every tuple with ``ts < now - W``."""
+    shared = shed.heaps.size.size == 1
+    for j in range(inputs.shape[0]):
+        h = 0 if shared else j
+        slot = w.control[j, FIRST]
+        while slot != NONE and w.slots[slot, TS] < now - inputs[j, WINDOW]:
+            _forget(w, inputs, shed, h, shed.heaps.place[slot])
+            slot = w.control[j, FIRST]
+    while w.control[-1, LATE] > 0 and w.late_due[0] < now:
+        slot = w.late_slot[0]
+        pop(w.late_due, w.late_slot, w.control[-1, LATE])
+        w.control[-1, LATE] -= 1
+        owner = w.slots[slot, OWNER]
+        if owner == NONE:
+            shed.dead[0] -= 1
+            free_slot(w.slots, w.control, slot)
+        else:
+            remove(shed.heaps, 0 if shared else owner, shed.heaps.place[slot])
+            drop_slot(w.slots, w.groups, w.table, w.control, inputs[owner, INDEXES], slot)
+    if shed.dead[0] > 64 and 2 * shed.dead[0] > w.control[-1, LATE]:
+        _sweep(w, shed)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _held(control):  # type: ignore[no-untyped-def]
+    n = 0
+    for j in range(control.shape[0] - 1):
+        n += control[j, LIVE]
+    return n
+
+
+@njit(cache=True, nogil=True)
+def link_back(slots, late_slot, control, previous):  # type: ignore[no-untyped-def]
+    """Write the way back of every time list."""
+    for j in range(control.shape[0] - 1):
+        ahead = NONE
+        slot = control[j, FIRST]
+        while slot != NONE:
+            previous[slot] = ahead
+            ahead = slot
+            slot = slots[slot, AFTER]
+    for k in range(control[-1, LATE]):
+        previous[late_slot[k]] = LATE_ONE
+
+
+# fmt: off
+@njit(cache=True, nogil=True)
+def step(  # type: ignore[no-untyped-def]
+    w, plan, shed, released, start, end, now, search, scratch, out_rows, out_probe, join_size, cross_size,
+):
+    # fmt: on
+    """Process released tuples ``start`` to ``end`` as ``windows.step`` does; return the same."""
+    tuple_input, tuple_seq, tuple_ts, tuple_late, cells, nulls = released
+    cells, nulls = borrowed(cells), borrowed(nulls)
+    slots, groups, table = borrowed(w.slots), borrowed(w.groups), borrowed(w.table)
+    late_due, late_slot, control = borrowed(w.late_due), borrowed(w.late_slot), borrowed(w.control)
+    inputs, steps, indexes = borrowed(plan.inputs), borrowed(plan.steps), borrowed(plan.indexes)
+    program, first_cell = borrowed(plan.program), plan.first_cell
+    search, scratch = borrowed(search), borrowed(scratch)
+    out_rows, out_probe = borrowed(out_rows), borrowed(out_probe)
+    heaps = ScoreHeaps(
+        borrowed(shed.heaps.score), borrowed(shed.heaps.ts), borrowed(shed.heaps.code),
+        borrowed(shed.heaps.slot), borrowed(shed.heaps.place), borrowed(shed.heaps.size),
+    )  # fmt: skip
+    previous = borrowed(shed.previous)
+    w = Windows(slots, groups, table, late_due, late_slot, control)
+    shed = Shed(
+        heaps, previous, borrowed(shed.dead), borrowed(shed.score), borrowed(shed.limit), borrowed(shed.held),
+        borrowed(shed.gone), borrowed(shed.n_gone),
+    )  # fmt: skip
+    m = inputs.shape[0]
+    shared = heaps.size.size == 1
+    n_out = 0
+    for k in range(start, end):
+        i = tuple_input[k]
+        ts = tuple_ts[k]
+        late = tuple_late[k]
+        if not late:
+            now = ts
+            _expire(w, inputs, shed, now)
+        elif ts < now - inputs[i, WINDOW]:
+            shed.held[k] = _held(control)
+            continue
+        slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
+        qualifies = True
+        if inputs[i, OWN_TO] > inputs[i, OWN_FROM]:
+            qualifies = qualify(
+                slots, program, first_cell, inputs[i, OWN_FROM], inputs[i, OWN_TO], i, slot, search, scratch
+            )
+        if not late:
+            ways = 1.0
+            for j in range(m):
+                if j != i:
+                    ways *= control[j, LIVE]
+            cross_size[k - start] = ways
+            if qualifies and ways > 0.0:
+                found = probe(
+                    slots, groups, table, inputs, steps, indexes, program, first_cell, i, slot, k, search,
+                    scratch, out_rows, out_probe, n_out,
+                )  # fmt: skip
+                if found < 0:
+                    free_slot(slots, control, slot)
+                    return k, n_out, now
+                join_size[k - start] = found
+                if out_rows.shape[0] > 0:
+                    n_out += found
+        mine = 0 if shared else i
+        code = tuple_seq[k] * 8 + i
+        score = shed.score[k] if qualifies else -np.inf
+        shrink(w, inputs, shed, k, k)
+        if heaps.size[mine] == shed.limit[k, mine]:
+            if heaps.size[mine] == 0 or before(
+                score, ts, code, heaps.score[mine, 0], heaps.ts[mine, 0], heaps.code[mine, 0]
+            ):
+                _note(shed, code, k)
+                free_slot(slots, control, slot)
+                shed.held[k] = _held(control)
+                continue
+            _note(shed, heaps.code[mine, 0], k)
+            _forget(w, inputs, shed, mine, 0)
+        control[i, LIVE] += 1
+        if late:
+            push(late_due, late_slot, control[-1, LATE], ts + inputs[i, WINDOW], slot)
+            control[-1, LATE] += 1
+            previous[slot] = LATE_ONE
+        else:
+            slots[slot, AFTER] = NONE
+            previous[slot] = control[i, LAST]
+            if control[i, LAST] == NONE:
+                control[i, FIRST] = slot
+            else:
+                slots[control[i, LAST], AFTER] = slot
+            control[i, LAST] = slot
+        n_indexes = inputs[i, INDEXES]
+        if qualifies:
+            index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search)
+        else:
+            for x in range(n_indexes):
+                slots[slot, LINKS + 3 * x + GROUP] = NONE
+        add(heaps, mine, score, ts, code, slot)
+        shed.held[k] = _held(control)
+    return end, n_out, now

@@ -1,0 +1,97 @@
+"""The rows of a shard that may still be needed, with what keys and predicates read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from slackwater.plugins.contract import Arrivals, Int8s, Int64s, Released, Snapshot
+from slackwater.transforms.archive import Archive
+from slackwater.transforms.encode import CellEncoder
+from slackwater.transforms.intake import Taken
+from slackwater.transforms.kernels import rows as row_kernel
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.punctuating import marked
+from slackwater.transforms.reorder import Emitted
+from slackwater.transforms.rowstore import Beside, RowStore
+
+
+class ShardRows:
+    """Accepted rows of every input, from their arrival until neither the buffer nor the join refers to them."""
+
+    def __init__(self, plan: JoinPlan, encoder: CellEncoder, snapshot: Sequence[Snapshot] = ()) -> None:
+        self._plan, self._encoder = plan, encoder
+        self._counts_as = np.asarray(plan.counts_as, np.int8)
+        self.stores = [RowStore(schema, plan.condition.width) for schema in plan.schemas.values()]
+        for store, rows in zip(self.stores, snapshot, strict=False):
+            store.restore(rows)
+
+    @property
+    def nbytes(self) -> int:
+        return self._encoder.dictionary.nbytes + sum(store.nbytes for store in self.stores)
+
+    def snapshot(self) -> list[Snapshot]:
+        return [store.snapshot() for store in self.stores]
+
+    def add(self, taken: Taken, show_cells: bool) -> Arrivals:
+        """Keep the accepted rows; return the arrivals, with their cells if a disorder strategy wants to see them.
+
+        The cells of punctuations are shown as null, so that they match nothing.
+        """
+        arrivals = taken.arrivals
+        if show_cells:
+            n = arrivals.ts.size
+            shown = np.empty((n, self._plan.condition.width), np.int64), np.empty(n, np.uint64)
+            arrivals = arrivals._replace(cells=shown[0], nulls=shown[1])
+        for i, (batch, at) in enumerate(zip(taken.rows, taken.of_input, strict=True)):
+            if at.size:
+                cells, nulls = self._encoder.encode(self._counts_as[i], batch, self._plan.source_columns(i))
+                known = (taken.seq[at], arrivals.ts[at], arrivals.clock[at], arrivals.delay[at])
+                mark = marked(self._plan.marks, i, batch)
+                self.stores[i].append(batch, Beside(*known, np.zeros(at.size, np.bool_), mark, cells, nulls))
+                if arrivals.cells is not None and arrivals.nulls is not None:
+                    row_kernel.spread(at, cells, nulls, arrivals.cells, arrivals.nulls)
+                    arrivals.nulls[at[mark >= 0]] = ~np.uint64(0)
+        return arrivals
+
+    def released(self, emitted: Emitted) -> tuple[Released, Int8s, Int64s]:
+        """Return rows that leave the buffer, the input by which each came, and its delay."""
+        n = emitted.ts.size
+        cells = np.empty((n, self._plan.condition.width), np.int64)
+        nulls, delay = np.empty(n, np.uint64), np.empty(n, np.int64)
+        for i, store in enumerate(self.stores):
+            rows = store.beside
+            row_kernel.scatter(emitted.code, i, rows.seq, rows.cells, rows.nulls, rows.delay, cells, nulls, delay)
+        source = (emitted.code & 7).astype(np.int8)
+        tuples = Released(self._counts_as[source], emitted.code >> 3, emitted.ts, emitted.late, cells, nulls)
+        return tuples, source, delay
+
+    def marks(self, released: Released, source: Int8s) -> Int8s:
+        """Return which kind of punctuation each row is; -1 for tuples."""
+        mark = np.full(released.ts.size, -1, np.int8)
+        for i, store in enumerate(self.stores):
+            mine = source == i
+            mark[mine] = store.beside.mark[store.locate(released.seq[mine])]
+        return mark
+
+    def keep(self, needed: list[Int64s], archive: Archive | None) -> None:
+        """Forget all rows of each input but these; some of the others go to the archive."""
+        for i, (store, seq) in enumerate(zip(self.stores, needed, strict=True)):
+            if archive is not None:
+                archive.write(i, store, np.flatnonzero(~np.isin(store.beside.seq, seq)))
+            store.keep(seq)
+
+    def forget_texts(self, held_by: list[tuple[Int8s, Int64s]]) -> None:
+        """Forget texts that no row has, and none of the cells that others hold, given with their inputs."""
+        if not self._encoder.dictionary.size:
+            return
+        filled = zip(self._counts_as, self.stores, strict=True)
+        cells_of = [(np.full(len(store), i, np.int8), store.beside.cells) for i, store in filled]
+        used = [
+            cells[inputs == i, c]
+            for inputs, cells in (*cells_of, *held_by)
+            for i in range(len(self._plan.members))
+            for c in self._encoder.text_cells(i)
+        ]
+        self._encoder.dictionary.forget(np.concatenate(used) if used else np.empty(0, np.int64))
