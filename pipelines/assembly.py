@@ -20,8 +20,10 @@ from slackwater.pipelines.graph import (
     Write,
 )
 from slackwater.pipelines.template import TemplateError, node_error
+from slackwater.transforms.choosing import bind_choose_values
 from slackwater.transforms.config import (
     AggregateConfig,
+    ChooseValuesConfig,
     GroupCloseConfig,
     JoinConfig,
     OperatorConfig,
@@ -190,6 +192,8 @@ def _bound(config: OperatorConfig, inputs: dict[str, pa.Schema], equal: list[lis
             return bind_aggregate(config, inputs)
         case ReorderConfig():
             return bind_reorder(config, inputs)
+        case ChooseValuesConfig():
+            return bind_choose_values(config, inputs)
         case GroupCloseConfig():
             from slackwater.transforms.closing import bind_group_close
 

@@ -135,6 +135,8 @@ class LocalRun:
         plan = self._assembly.plans[node.name]
         stage = OperatorStage(node.name, plan, self._held(node, plan), self._emit, self._end)
         self.joins[node.name] = stage
+        if not any(Port(node.name, "late") in other.inputs.values() for other in self._pipeline.nodes):
+            stage.drop_late()
         if plan.arrives_by_time:
             origins = {origin.name for port in node.inputs.values() for origin in self._assembly.origins(port)}
             if len(origins) == 1 and origins <= self.joins.keys():

@@ -13,6 +13,7 @@ from slackwater.pipelines.graph import ARRIVAL, Port
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.operator import Operator
 from slackwater.transforms.operators import open_operator
 from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import JoinPlan
@@ -90,6 +91,12 @@ class OperatorStage:
                 self._pool.shutdown()
             for output in self._emitted:
                 self._end(Port(self._name, output))
+
+    def drop_late(self) -> None:
+        """Make no late rows: nothing reads them."""
+        for operator in self.operators:
+            if isinstance(operator, Operator):
+                operator.drop_late()
 
     def accounting(self) -> Accounting:
         """What became of every row, over all shards."""

@@ -29,6 +29,7 @@ SIDE_OUTPUTS: Final = {
     "SlidingWindowAggregate": ("late", "metrics", "syncs"),
     "Reorder": ("late", "metrics"),
     "GroupClose": ("late",),
+    "ChooseValues": ("late",),
 }
 
 

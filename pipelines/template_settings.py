@@ -12,6 +12,7 @@ from slackwater.pipelines.graph import Config, Create, Filter, Flatten, MapToFie
 from slackwater.plugins.documented import Documented
 from slackwater.transforms.config import (
     AggregateConfig,
+    ChooseValuesConfig,
     GroupCloseConfig,
     JoinConfig,
     ReorderConfig,
@@ -143,6 +144,10 @@ def _aggregate(given: Mapping[str, Any]) -> AggregateConfig:
     return AggregateConfig.read(dict(given))
 
 
+def _choose_values(given: Mapping[str, Any]) -> ChooseValuesConfig:
+    return ChooseValuesConfig.read(dict(given))
+
+
 def _group_close(given: Mapping[str, Any]) -> GroupCloseConfig:
     return GroupCloseConfig.read(dict(given))
 
@@ -164,6 +169,7 @@ TRANSFORMS: Final[dict[str, Kind]] = {
     "Filter": Kind(FilterSettings, _filter, "one"),
     "MapToFields": Kind(MapSettings, _map, "one"),
     "Flatten": Kind(FlattenSettings, _flatten, "listed"),
+    "ChooseValues": Kind(ChooseValuesConfig, _choose_values, "named"),
     "GroupClose": Kind(GroupCloseConfig, _group_close, "rows and punctuations"),
     "Reorder": Kind(ReorderConfig, _reorder, "one"),
     "SlidingWindowAggregate": Kind(AggregateConfig, _aggregate, "one"),

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.pipelines.offline import static_join
-from slackwater.pipelines.offline.static_join import (
+from slackwater.transforms import static_join
+from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.static_join import (
     ValueCounts,
     adg,
     best_edges,
@@ -18,7 +19,6 @@ from slackwater.pipelines.offline.static_join import (
     of_each_by_results,
     optdp,
 )
-from slackwater.transforms.errors import SlackwaterError
 
 
 def results(*relations):

@@ -1,4 +1,4 @@
-"""The settings of joins, aggregates, GroupClose and Reorder, as they stand in a template or in Python code."""
+"""The settings of all transforms of ours, as they stand in a template or in Python code."""
 
 from __future__ import annotations
 
@@ -154,6 +154,22 @@ class GroupCloseConfig(OperatorConfig):
     """columns that always have the value of a ``by`` column, {column: by column}; those of a join are known"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the groups are split into"""
+
+
+class ChooseValuesConfig(OperatorConfig):
+    """Settings of ChooseValues: which tuples of stored relations to request when not all can be."""
+
+    k: int | dict[str, int]
+    """how many tuples to request, overall or {input: number}; all there are if that is less"""
+    value: str = "value"
+    """column of the summaries with the join value"""
+    count: str = "count"
+    """column of the summaries with the number of tuples that have the value"""
+    method: Literal["optdp", "adg", "ndg", "each"] | None = None
+    """optdp is best and slow; adg (k overall), ndg and each (k for each input) are greedy; default: adg or ndg,
+    and each for more than two inputs"""
+    leave_out: bool = False
+    """k is how many tuples not to request"""
 
 
 def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:

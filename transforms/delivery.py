@@ -22,15 +22,17 @@ class Delivery:
     def __init__(self, plan: JoinPlan, stores: Sequence[RowStore]) -> None:
         self._plan, self._stores = plan, stores
         self._found: list[tuple[Int64s, Int64s]] = []
+        self._size = 0
 
     @property
     def full(self) -> bool:
         """Whether it is time to deliver."""
-        return sum(len(ts) for _, ts in self._found) >= RESULTS_AT_ONCE
+        return self._size >= RESULTS_AT_ONCE
 
     def add(self, rows: Int64s, ts: Int64s) -> None:
         """Take results, ``[results, inputs]``, with their times."""
         self._found.append((rows, ts))
+        self._size += len(ts)
 
     def deliver(self, out: Outputs) -> None:
         """Make rows of what was taken."""
@@ -38,6 +40,7 @@ class Delivery:
             return
         rows, ts = map(np.concatenate, zip(*self._found, strict=True))
         self._found.clear()
+        self._size = 0
         members = enumerate(self._stores[: rows.shape[1]])
         self.write(out, [store.take(store.locate(rows[:, i])) for i, store in members], ts)
 

@@ -19,6 +19,8 @@ class LateRows:
         self._plan, self._stores = plan, stores
         self._due: dict[tuple[int, str], list[Int64s]] = {}
         """Where the rows of each input stand, by reason."""
+        self.wanted = True
+        """False where nobody reads them: then they are counted and not written."""
 
     def add(self, inputs: Int8s, seqs: Int64s, reason: str) -> Int64s:
         """Take rows, unless they are in the late output already; return how many of each input are new to it."""
@@ -32,7 +34,7 @@ class LateRows:
     def write(self, out: Outputs) -> None:
         """Write what was taken."""
         for (i, reason), parts in sorted(self._due.items()):
-            at = np.concatenate(parts)
+            at = np.concatenate(parts) if self.wanted else np.empty(0, np.int64)
             if at.size:
                 beside, rows = self._stores[i].beside, self._stores[i].batch(at)
                 out.late.append(late_batch(self._plan.inputs[i], reason, beside.ts[at], beside.arrival[at], rows))

@@ -150,6 +150,10 @@ class Operator:
         self._pacing.finish(out)
         yield out
 
+    def drop_late(self) -> None:
+        """Count late rows and make none: nobody reads them."""
+        self._late.wanted = False
+
     @property
     def warnings(self) -> list[str]:
         """What the user should know of the data, at most one line of each kind."""

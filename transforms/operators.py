@@ -7,6 +7,7 @@ from typing import Protocol
 
 from slackwater.plugins.contract import Snapshot
 from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.choosing import ChooseValuesPlan
 from slackwater.transforms.intake import Chunk
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.outputs import Outputs
@@ -52,6 +53,10 @@ def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None, shard: int =
 
         assert isinstance(plan, AggregatePlan)
         return Aggregator(plan, snapshot)
+    if isinstance(plan, ChooseValuesPlan):
+        from slackwater.transforms.chooser import ValueChooser
+
+        return ValueChooser(plan, snapshot)
     if plan.arrives_by_time:
         from slackwater.transforms.closer import GroupCloser
         from slackwater.transforms.closing import GroupClosePlan

@@ -23,13 +23,17 @@ from slackwater.plugins.contract import (
 )
 from slackwater.transforms.encode import CellEncoder
 
+FIRST_RUN = 64
+"""Tuples after which scores are renewed for the first time."""
+
 
 class Shedder:
     """Holds the tuples of one shard, in the windows and in the reorder buffer together, to the strategy's memory.
 
-    The buffer has the first claim, up to half; windows have the rest. Tuples get new scores once per *run*, a
-    fraction of the memory, counted in tuples that have reached the join, so that chunks do not show. A join with
-    ``limited_step`` uses all that it may; from others, room for a run is taken before it starts.
+    The buffer has the first claim, up to half; windows have the rest. Tuples get new scores once per *run*,
+    counted in tuples that have reached the join, so that chunks do not show: a fraction of the memory, or as many
+    as the strategy's ``renewal`` says, and fewer at first. A join with ``limited_step`` uses all that it may;
+    from others, room for a run is taken before it starts.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class Shedder:
         self._logic, self._windows, self._encoder = logic, np.asarray(windows, np.int64), encoder
         self._released = int(snapshot["released"]) if snapshot else 0
         self._now = int(snapshot["now"]) if snapshot else 0
+        self._allowed: Int64s | None = None
         self.most = 0
         """The most tuples that have been held at any instant."""
 
@@ -60,9 +65,9 @@ class Shedder:
 
     def parts(self, join: JoinLogic, n: int) -> Iterator[slice]:
         """Cut ``n`` tuples that reach the join where runs end."""
-        run = self._run(join)
         start = 0
         while start < n:
+            run = self._run(join)
             stop = min(start + run - self._released % run, n)
             yield slice(start, stop)
             self._released += stop - start
@@ -101,18 +106,25 @@ class Shedder:
             yield matches
 
     def _run(self, join: JoinLogic) -> int:
+        """Tuples from one renewal of scores to the next, a power of two; at first as many as have been seen."""
         assert self.memory is not None
-        return max(1, self.memory // (4 if hasattr(join, "limited_step") else 16))
+        run = self.memory // 16
+        if hasattr(join, "limited_step"):
+            run = max(self.memory // 4, getattr(self._logic, "renewal", 0))
+        known = max(FIRST_RUN, self._released)
+        return 1 << (max(1, min(run, known)).bit_length() - 1)
 
     def _limited(
         self, join: Any, released: Released, level: Int64s, room: Int64s, on_t: int
     ) -> Iterable[Matches]:
         limit = self._shares(room)
         starts = self._released % self._run(join) == 0
-        none = np.empty(0) if not self._released else None
-        yield from join.limited_step(
-            released.part(slice(0)), Keep(np.empty(0), none, limit[:1], np.empty(0, np.int64))
-        )
+        if self._allowed is None or (limit[0] < self._allowed).any():
+            none = np.empty(0) if not self._released else None
+            yield from join.limited_step(
+                released.part(slice(0)), Keep(np.empty(0), none, limit[:1], np.empty(0, np.int64))
+            )
+        self._allowed = limit[-1]
         self.most = max(self.most, join.live() + int(level[0]))
         if not released.ts.size:
             return

@@ -55,9 +55,13 @@ def show(console: Console, title: str, rows: list[Row]) -> None:
     """Print a section."""
     table = Table("case", "measured", "expected", "met", title=title, title_justify="left")
     for row in rows:
-        figures = ", ".join(f"{heading} {_shown(figure)}" for heading, figure in row.figures.items())
-        table.add_row(row.case, figures, row.shape, {None: "", True: "yes", False: "NO"}[row.met])
+        table.add_row(row.case, figures_of(row), row.shape, {None: "", True: "yes", False: "NO"}[row.met])
     console.print(table)
+
+
+def figures_of(row: Row) -> str:
+    """Return what was measured as text."""
+    return ", ".join(f"{heading} {_shown(figure)}" for heading, figure in row.figures.items())
 
 
 def _shown(figure: float | str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -34,21 +35,25 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
         self._dead = np.zeros(1, np.int64)
         self._heaps = _heaps(0, 0, 0)
         self._previous = np.empty(0, np.int64)
+        self._listed = np.empty(0, np.int64)
+        """The slots of the tuples that ``held`` returned last."""
         super().__init__(setting, snapshot)
         if snapshot and "scores" in snapshot:
-            self._score(
-                np.asarray(snapshot["scores"], np.float64), int(snapshot["heaps"]), np.arange(self.live())
-            )
+            self._list()
+            self._score(snapshot["scores"], int(snapshot["heaps"]))
 
     def limited_step(self, released: Released, keep: Keep) -> Iterator[Matches]:
         n = released.ts.size
         if keep.held is not None:
-            self._score(np.asarray(keep.held, np.float64), keep.limit.shape[1], self._list()[0])
+            self._score(keep.held, keep.limit.shape[1])
+        ranks = score_heap.ranks(keep.scores)
+        most = int(keep.limit.sum(axis=1).max()) + 1
         start = 0
         while start < n or start == n == 0:
             end = min(n, start + max(RUN, self.live()))
-            self._reserve(end - start)
-            shed = self._shed(keep, end - start)
+            # Windows never have more than the limit and a newcomer; late ones that were evicted take slots, too.
+            self._reserve(min(end - start, most + int(released.late[start:end].sum())))
+            shed = self._shed(keep, ranks, min(end - start, most), self.live() + end - start)
             if not n:
                 kernel.shrink(self._w, self._plan.inputs, shed, 0, -1)
             room = 0 if self._counts_only else self._results
@@ -74,8 +79,10 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
         heaps, scores = self._heaps.size.size, self._scores()
         super().evict(victims)
         self._dead[0] = 0
+        self._heaps = _heaps(0, 0, 0)
         if scored:
-            self._score(scores[~victims], heaps, np.arange(self.live()))
+            self._list()
+            self._score(scores[~victims], heaps)
 
     def snapshot(self) -> Snapshot:
         scores = {"scores": self._scores(), "heaps": self._heaps.size.size} if self._heaps.size.size else {}
@@ -89,13 +96,19 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
     def _occupied(self) -> int:
         return self.live() + int(self._dead[0])
 
-    def _score(self, scores: Float64s, heaps: int, held: Int64s) -> None:
-        """Make the heaps anew from the scores of the slots ``held``, which are all there are."""
+    def _list(self) -> tuple[Any, Bools]:
+        self._listed, late = super()._list()
+        return self._listed, late
+
+    def _score(self, scores: Float64s, heaps: int) -> None:
+        """Make the heaps anew from the scores of the tuples that were listed last, which are all there are."""
         size = len(self._w.slots)
-        self._heaps = _heaps(heaps, held.size, size)
-        self._previous = np.empty(size, np.int64)
-        kernel.link_back(self._w.slots, self._w.late_slot, self._w.control, self._previous)
-        score_heap.fill(self._heaps, scores, held, self._w.slots, layout.TS, layout.SEQ, layout.OWNER)
+        if not self._heaps.size.sum():
+            self._previous = np.empty(size, np.int64)
+            kernel.link_back(self._w.slots, self._w.late_slot, self._w.control, self._previous)
+        self._heaps = _heaps(heaps, self._listed.size, size)
+        ranks = score_heap.ranks(scores)
+        score_heap.fill(self._heaps, ranks, self._listed, self._w.slots, layout.TS, layout.SEQ, layout.OWNER)
 
     def _scores(self) -> Float64s:
         """Scores of the tuples held, in the order of ``held``."""
@@ -103,34 +116,32 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
         if self._heaps.size.size == 0:
             return np.empty(0)
         heap = 0 if self._heaps.size.size == 1 else self._w.slots[slots, layout.OWNER]
-        return self._heaps.score[heap, self._heaps.place[slots]]
+        entries = self._heaps.entries[heap, self._heaps.place[slots]]
+        return np.asarray(score_heap.scores(entries[:, score_heap.RANK].copy()), np.float64)
 
-    def _shed(self, keep: Keep, n: int) -> kernel.Shed:
-        """Return what the kernel works with, with room for ``n`` more tuples in every heap."""
+    def _shed(self, keep: Keep, ranks: Int64s, n: int, gone: int) -> kernel.Shed:
+        """Return what the kernel works with: room for ``n`` more tuples in every heap, and for ``gone`` to go."""
         size = len(self._w.slots)
         if size > len(self._previous):
             self._previous = np.concatenate([self._previous, np.empty(size - len(self._previous), np.int64)])
             place = np.empty(size, np.int64)
             place[: len(self._heaps.place)] = self._heaps.place
             self._heaps = self._heaps._replace(place=place)
+        room = self._heaps.entries.shape[1]
         wanted = int(self._heaps.size.max()) + n
-        if wanted > self._heaps.score.shape[1]:
-            larger = _heaps(self._heaps.size.size, max(wanted, 2 * self._heaps.score.shape[1]), 0)
-            for new, old in zip(larger[:4], self._heaps[:4], strict=True):
-                new[:, : old.shape[1]] = old
-            self._heaps = self._heaps._replace(**dict(zip(larger._fields[:4], larger[:4], strict=True)))
+        if wanted > room:
+            larger = _heaps(self._heaps.size.size, max(wanted, 2 * room), 0)
+            larger.entries[:, :room] = self._heaps.entries
+            self._heaps = self._heaps._replace(entries=larger.entries)
         return kernel.Shed(
-            self._heaps, self._previous, self._dead, keep.scores, keep.limit, keep.live,
-            np.empty((self.live() + n, 2), np.int64), np.zeros(1, np.int64),
+            self._heaps, self._previous, self._dead, ranks, keep.limit, keep.live,
+            np.empty((gone, 2), np.int64), np.zeros(1, np.int64),
         )  # fmt: skip
 
 
 def _heaps(heaps: int, room: int, slots: int) -> score_heap.ScoreHeaps:
-    shape = (heaps, room)
-    return score_heap.ScoreHeaps(
-        np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape, np.int64),
-        np.empty(slots, np.int64), np.zeros(heaps, np.int64),
-    )  # fmt: skip
+    entries = np.empty((heaps, room, score_heap.COLUMNS), np.int64)
+    return score_heap.ScoreHeaps(entries, np.empty(slots, np.int64), np.zeros(heaps, np.int64))
 
 
 def _evicted(shed: kernel.Shed) -> Evicted | None:

@@ -26,6 +26,8 @@ class ChancesLogic:
         self.memory: int | None = options.memory
         self.allocation = options.allocation
         self.decays = decays
+        self.renewal = 0 if decays else max(2 * options.memory, options.half_life // 4)
+        """Tuples for which scores stay good: chances change slowly, lifetimes do not."""
         own, partners = _keys(setting)
         self._forgets = options.estimate == "decayed"
         growth = 1.0 if options.estimate == "exact" else 2.0 ** (1 / options.half_life)

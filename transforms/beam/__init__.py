@@ -16,6 +16,7 @@ a provider of type python, a transform called ``joined`` is read as ``joined``, 
 """
 
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
+from slackwater.transforms.beam.choose_values import ChooseValues
 from slackwater.transforms.beam.group_close import GroupClose
 from slackwater.transforms.beam.join import ArrowJoin
 from slackwater.transforms.beam.outputs import JoinOutputs
@@ -26,6 +27,7 @@ from slackwater.transforms.beam.sliding_window_join import SlidingWindowJoin
 __all__ = [
     "ArrowBatchCoder",
     "ArrowJoin",
+    "ChooseValues",
     "GroupClose",
     "JoinOutputs",
     "Reorder",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from slackwater.transforms.kernels.borrow import borrowed
 from slackwater.transforms.kernels.strings import mix
 
 ROWS = 4
@@ -94,6 +95,11 @@ def chances(f, inputs, cells, nulls, learn, out):  # type: ignore[no-untyped-def
 
     Where ``learn`` is set, each tuple is counted once its chance is known. The caller has made room for all.
     """
+    f = Frequencies(
+        borrowed(f.hashes), borrowed(f.counts), borrowed(f.used), borrowed(f.totals), borrowed(f.weights),
+        borrowed(f.own), borrowed(f.partners),
+    )  # fmt: skip
+    cells, nulls = borrowed(cells), borrowed(nulls)
     for k in range(out.size):
         i = inputs[k]
         chance = 1.0

@@ -1,93 +1,114 @@
-"""Binary min-heaps of slots by score, in which every slot knows its place, so that any can be removed.
+"""Min-heaps of slots by score, in which every slot knows its place, so that any can be removed.
 
 Entries are ordered by score, then event time, then code: of equal scores the older goes first (SAJ 4.2), and the
-order does not depend on how the heap came about.
+order does not depend on how the heap came about. An entry is one record and has four children, so that a way
+through a heap that is larger than the cache touches few lines of memory.
 """
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
+
+CHILDREN = 4
+# Columns of an entry.
+RANK, TS, CODE, SLOT = range(4)
+COLUMNS = 4
+LOWEST = int(np.float64(-np.inf).view(np.int64)) ^ (2**63 - 1)
+"""Rank of the lowest score."""
 
 
 class ScoreHeaps(NamedTuple):
     """One heap per row: of each input where memory is split, else one of all."""
 
-    score: Any
-    ts: Any
-    code: Any
-    """``seq * 8 + input`` of the tuple."""
-    slot: Any
+    entries: Any
+    """``[heaps, room, COLUMNS]``: rank, event time, code (``seq * 8 + input``) and slot of the tuples."""
     place: Any
     """Of each slot, where it stands in its heap."""
     size: Any
 
 
+def ranks(scores: Any) -> Any:
+    """Return whole numbers in the same order as the scores, which are no NaN."""
+    bits = (np.asarray(scores, np.float64) + 0.0).view(np.int64)
+    return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
+
+
+def scores(ranks: Any) -> Any:
+    """Return the scores that have these ranks."""
+    return (ranks ^ ((ranks >> 63) & np.iinfo(np.int64).max)).view(np.float64)
+
+
 @njit(cache=True, nogil=True, inline="always")
-def before(score, ts, code, other_score, other_ts, other_code):  # type: ignore[no-untyped-def]
-    """Return whether an entry is to leave before another."""
-    if score != other_score:
-        return score < other_score
-    if ts != other_ts:
-        return ts < other_ts
-    return code < other_code
+def before(rank, ts, code, other):  # type: ignore[no-untyped-def]
+    """Return whether an entry is to leave before another, a record."""
+    if rank != other[RANK]:
+        return rank < other[RANK]
+    if ts != other[TS]:
+        return ts < other[TS]
+    return code < other[CODE]
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _move(heaps, h, source, target):  # type: ignore[no-untyped-def]
-    heaps.score[h, target] = heaps.score[h, source]
-    heaps.ts[h, target] = heaps.ts[h, source]
-    heaps.code[h, target] = heaps.code[h, source]
-    heaps.slot[h, target] = heaps.slot[h, source]
-    heaps.place[heaps.slot[h, target]] = target
+    for c in range(COLUMNS):
+        heaps.entries[h, target, c] = heaps.entries[h, source, c]
+    heaps.place[heaps.entries[h, target, SLOT]] = target
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _put(heaps, h, at, score, ts, code, slot):  # type: ignore[no-untyped-def]
-    heaps.score[h, at] = score
-    heaps.ts[h, at] = ts
-    heaps.code[h, at] = code
-    heaps.slot[h, at] = slot
+def _put(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
+    entry = heaps.entries[h, at]
+    entry[RANK] = rank
+    entry[TS] = ts
+    entry[CODE] = code
+    entry[SLOT] = slot
     heaps.place[slot] = at
 
 
 @njit(cache=True, nogil=True)
-def _rise(heaps, h, at, score, ts, code, slot):  # type: ignore[no-untyped-def]
+def _rise(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Put an entry at ``at`` or above it."""
     while at > 0:
-        parent = (at - 1) >> 1
-        if not before(score, ts, code, heaps.score[h, parent], heaps.ts[h, parent], heaps.code[h, parent]):
+        parent = (at - 1) // CHILDREN
+        if not before(rank, ts, code, heaps.entries[h, parent]):
             break
         _move(heaps, h, parent, at)
         at = parent
-    _put(heaps, h, at, score, ts, code, slot)
+    _put(heaps, h, at, rank, ts, code, slot)
 
 
 @njit(cache=True, nogil=True)
-def _sink(heaps, h, at, score, ts, code, slot):  # type: ignore[no-untyped-def]
+def _sink(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Put an entry at ``at`` or below it."""
     n = heaps.size[h]
-    child = 2 * at + 1
-    while child < n:
-        right = child + 1
-        if right < n and before(
-            heaps.score[h, right], heaps.ts[h, right], heaps.code[h, right],
-            heaps.score[h, child], heaps.ts[h, child], heaps.code[h, child],
-        ):  # fmt: skip
-            child = right
-        if before(score, ts, code, heaps.score[h, child], heaps.ts[h, child], heaps.code[h, child]):
+    entries = heaps.entries[h]
+    while True:
+        child = CHILDREN * at + 1
+        if child >= n:
+            break
+        for other in range(child + 1, min(child + CHILDREN, n)):
+            if before(entries[other, RANK], entries[other, TS], entries[other, CODE], entries[child]):
+                child = other
+        if before(rank, ts, code, entries[child]):
             break
         _move(heaps, h, child, at)
         at = child
-        child = 2 * at + 1
-    _put(heaps, h, at, score, ts, code, slot)
+    _put(heaps, h, at, rank, ts, code, slot)
 
 
 @njit(cache=True, nogil=True)
-def add(heaps, h, score, ts, code, slot):  # type: ignore[no-untyped-def]
+def add(heaps, h, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Add an entry."""
     at = heaps.size[h]
     heaps.size[h] += 1
-    _rise(heaps, h, at, score, ts, code, slot)
+    _rise(heaps, h, at, rank, ts, code, slot)
+
+
+@njit(cache=True, nogil=True)
+def replace(heaps, h, rank, ts, code, slot):  # type: ignore[no-untyped-def]
+    """Put an entry in place of the first."""
+    _sink(heaps, h, 0, rank, ts, code, slot)
 
 
 @njit(cache=True, nogil=True)
@@ -97,27 +118,26 @@ def remove(heaps, h, at):  # type: ignore[no-untyped-def]
     last = heaps.size[h]
     if at == last:
         return
-    score, ts, code, slot = heaps.score[h, last], heaps.ts[h, last], heaps.code[h, last], heaps.slot[h, last]
-    parent = (at - 1) >> 1
-    if at > 0 and before(score, ts, code, heaps.score[h, parent], heaps.ts[h, parent], heaps.code[h, parent]):
-        _rise(heaps, h, at, score, ts, code, slot)
+    entry = heaps.entries[h, last]
+    rank, ts, code, slot = entry[RANK], entry[TS], entry[CODE], entry[SLOT]
+    if at > 0 and before(rank, ts, code, heaps.entries[h, (at - 1) // CHILDREN]):
+        _rise(heaps, h, at, rank, ts, code, slot)
     else:
-        _sink(heaps, h, at, score, ts, code, slot)
+        _sink(heaps, h, at, rank, ts, code, slot)
 
 
 @njit(cache=True, nogil=True)
-def fill(heaps, scores, held, slots, ts_column, seq_column, owner_column):  # type: ignore[no-untyped-def]
-    """Make heaps of the slots ``held`` with these scores; they were empty."""
+def fill(heaps, rank, held, slots, ts_column, seq_column, owner_column):  # type: ignore[no-untyped-def]
+    """Make heaps of the slots ``held`` with these ranks; they were empty."""
     shared = heaps.size.size == 1
     for k in range(held.size):
         slot = held[k]
         owner = slots[slot, owner_column]
         h = 0 if shared else owner
         code = slots[slot, seq_column] * 8 + owner
-        _put(heaps, h, heaps.size[h], scores[k], slots[slot, ts_column], code, slot)
+        _put(heaps, h, heaps.size[h], rank[k], slots[slot, ts_column], code, slot)
         heaps.size[h] += 1
     for h in range(heaps.size.size):
-        for at in range((heaps.size[h] >> 1) - 1, -1, -1):
-            _sink(
-                heaps, h, at, heaps.score[h, at], heaps.ts[h, at], heaps.code[h, at], heaps.slot[h, at]
-            )  # fmt: skip
+        for at in range((heaps.size[h] - 2) // CHILDREN, -1, -1):
+            entry = heaps.entries[h, at]
+            _sink(heaps, h, at, entry[RANK], entry[TS], entry[CODE], entry[SLOT])

@@ -8,12 +8,20 @@ until it is due or these are swept.
 
 from typing import Any, NamedTuple
 
-import numpy as np
 from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
 from slackwater.transforms.kernels.heap import pop, push
-from slackwater.transforms.kernels.score_heap import ScoreHeaps, add, before, remove
+from slackwater.transforms.kernels.score_heap import (
+    CODE,
+    LOWEST,
+    SLOT,
+    ScoreHeaps,
+    add,
+    before,
+    remove,
+    replace,
+)
 from slackwater.transforms.kernels.slots import (
     AFTER,
     FIRST,
@@ -53,11 +61,11 @@ class Shed(NamedTuple):
     """Of each slot, the one before it in its time list, NONE, or LATE_ONE."""
     dead: Any
     """``[1]``: evicted tuples that are still in the heap of late ones."""
-    score: Any
-    """Of each released tuple."""
+    rank: Any
+    """Of the score of each released tuple."""
     limit: Any
     """``[released, heaps]``: how many may be kept once the tuple has been processed."""
-    held: Any
+    live: Any
     """Of each released tuple, how many tuples the windows held once it had been processed."""
     gone: Any
     """``[capacity, 2]``: code, and index into released, of every tuple that was evicted."""
@@ -80,27 +88,24 @@ def _unlist(slots, control, previous, slot):  # type: ignore[no-untyped-def]
         previous[behind] = ahead
 
 
-@njit(cache=True, nogil=True)
-def _forget(w, inputs, shed, h, at):  # type: ignore[no-untyped-def]
-    """Drop the tuple at place ``at`` of a heap from the windows."""
-    slot = shed.heaps.slot[h, at]
-    remove(shed.heaps, h, at)
-    owner = w.slots[slot, OWNER]
-    if shed.previous[slot] == LATE_ONE:
-        unlink_slot(w.slots, w.groups, w.table, w.control, inputs[owner, INDEXES], slot)
-        w.slots[slot, OWNER] = NONE
-        shed.dead[0] += 1
+@njit(cache=True, nogil=True, inline="always")
+def _drop(slots, groups, table, control, inputs, previous, dead, slot):  # type: ignore[no-untyped-def]
+    """Drop a tuple that is in no heap any more from the windows."""
+    owner = slots[slot, OWNER]
+    if previous[slot] == LATE_ONE:
+        unlink_slot(slots, groups, table, control, inputs[owner, INDEXES], slot)
+        slots[slot, OWNER] = NONE
+        dead[0] += 1
     else:
-        _unlist(w.slots, w.control, shed.previous, slot)
-        drop_slot(w.slots, w.groups, w.table, w.control, inputs[owner, INDEXES], slot)
+        _unlist(slots, control, previous, slot)
+        drop_slot(slots, groups, table, control, inputs[owner, INDEXES], slot)
 
 
-@njit(cache=True, nogil=True)
-def _note(shed, code, k):  # type: ignore[no-untyped-def]
-    n = shed.n_gone[0]
-    shed.gone[n, 0] = code
-    shed.gone[n, 1] = k
-    shed.n_gone[0] = n + 1
+@njit(cache=True, nogil=True, inline="always")
+def _note(gone, n_gone, code, k):  # type: ignore[no-untyped-def]
+    gone[n_gone[0], 0] = code
+    gone[n_gone[0], 1] = k
+    n_gone[0] += 1
 
 
 @njit(cache=True, nogil=True)
@@ -109,8 +114,10 @@ def shrink(w, inputs, shed, k, at):  # type: ignore[no-untyped-def]
     the last tuple to see them."""
     for h in range(shed.heaps.size.size):
         while shed.heaps.size[h] > shed.limit[k, h]:
-            _note(shed, shed.heaps.code[h, 0], at)
-            _forget(w, inputs, shed, h, 0)
+            slot = shed.heaps.entries[h, 0, SLOT]
+            _note(shed.gone, shed.n_gone, shed.heaps.entries[h, 0, CODE], at)
+            remove(shed.heaps, h, 0)
+            _drop(w.slots, w.groups, w.table, w.control, inputs, shed.previous, shed.dead, slot)
 
 
 @njit(cache=True, nogil=True)
@@ -130,16 +137,10 @@ def _sweep(w, shed):  # type: ignore[no-untyped-def]
     shed.dead[0] = 0
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _expire(w, inputs, shed, now):  # type: ignore[no-untyped-def]
-    """Drop every tuple with ``ts < now - W``."""
+@njit(cache=True, nogil=True)
+def _expire_late(w, inputs, shed, now):  # type: ignore[no-untyped-def]
+    """Drop every late tuple with ``ts < now - W``, and the dead ones once they are many."""
     shared = shed.heaps.size.size == 1
-    for j in range(inputs.shape[0]):
-        h = 0 if shared else j
-        slot = w.control[j, FIRST]
-        while slot != NONE and w.slots[slot, TS] < now - inputs[j, WINDOW]:
-            _forget(w, inputs, shed, h, shed.heaps.place[slot])
-            slot = w.control[j, FIRST]
     while w.control[-1, LATE] > 0 and w.late_due[0] < now:
         slot = w.late_slot[0]
         pop(w.late_due, w.late_slot, w.control[-1, LATE])
@@ -193,15 +194,13 @@ def step(  # type: ignore[no-untyped-def]
     search, scratch = borrowed(search), borrowed(scratch)
     out_rows, out_probe = borrowed(out_rows), borrowed(out_probe)
     heaps = ScoreHeaps(
-        borrowed(shed.heaps.score), borrowed(shed.heaps.ts), borrowed(shed.heaps.code),
-        borrowed(shed.heaps.slot), borrowed(shed.heaps.place), borrowed(shed.heaps.size),
-    )  # fmt: skip
-    previous = borrowed(shed.previous)
+        borrowed(shed.heaps.entries), borrowed(shed.heaps.place), borrowed(shed.heaps.size)
+    )
+    previous, dead, ranks = borrowed(shed.previous), borrowed(shed.dead), borrowed(shed.rank)
+    limit, live = borrowed(shed.limit), borrowed(shed.live)
+    gone, n_gone = borrowed(shed.gone), borrowed(shed.n_gone)
     w = Windows(slots, groups, table, late_due, late_slot, control)
-    shed = Shed(
-        heaps, previous, borrowed(shed.dead), borrowed(shed.score), borrowed(shed.limit), borrowed(shed.held),
-        borrowed(shed.gone), borrowed(shed.n_gone),
-    )  # fmt: skip
+    shed = Shed(heaps, previous, dead, ranks, limit, live, gone, n_gone)
     m = inputs.shape[0]
     shared = heaps.size.size == 1
     n_out = 0
@@ -211,9 +210,21 @@ def step(  # type: ignore[no-untyped-def]
         late = tuple_late[k]
         if not late:
             now = ts
-            _expire(w, inputs, shed, now)
+            for j in range(m):
+                due = control[j, FIRST]
+                while due != NONE and slots[due, TS] < now - inputs[j, WINDOW]:
+                    remove(heaps, 0 if shared else j, heaps.place[due])
+                    control[j, FIRST] = slots[due, AFTER]
+                    drop_slot(slots, groups, table, control, inputs[j, INDEXES], due)
+                    due = control[j, FIRST]
+                if due == NONE:
+                    control[j, LAST] = NONE
+                else:
+                    previous[due] = NONE
+            if control[-1, LATE] > 0:
+                _expire_late(w, inputs, shed, now)
         elif ts < now - inputs[i, WINDOW]:
-            shed.held[k] = _held(control)
+            live[k] = _held(control)
             continue
         slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
         qualifies = True
@@ -240,18 +251,24 @@ def step(  # type: ignore[no-untyped-def]
                     n_out += found
         mine = 0 if shared else i
         code = tuple_seq[k] * 8 + i
-        score = shed.score[k] if qualifies else -np.inf
-        shrink(w, inputs, shed, k, k)
-        if heaps.size[mine] == shed.limit[k, mine]:
-            if heaps.size[mine] == 0 or before(
-                score, ts, code, heaps.score[mine, 0], heaps.ts[mine, 0], heaps.code[mine, 0]
-            ):
-                _note(shed, code, k)
+        rank = ranks[k] if qualifies else LOWEST
+        crowded = False
+        for h in range(heaps.size.size):
+            crowded = crowded or heaps.size[h] > limit[k, h]
+        if crowded:
+            shrink(w, inputs, shed, k, k)
+        replaces = heaps.size[mine] == limit[k, mine]
+        if replaces:
+            if heaps.size[mine] == 0 or before(rank, ts, code, heaps.entries[mine, 0]):
+                _note(gone, n_gone, code, k)
                 free_slot(slots, control, slot)
-                shed.held[k] = _held(control)
+                live[k] = _held(control)
                 continue
-            _note(shed, heaps.code[mine, 0], k)
-            _forget(w, inputs, shed, mine, 0)
+            _note(gone, n_gone, heaps.entries[mine, 0, CODE], k)
+            _drop(slots, groups, table, control, inputs, previous, dead, heaps.entries[mine, 0, SLOT])
+            replace(heaps, mine, rank, ts, code, slot)
+        else:
+            add(heaps, mine, rank, ts, code, slot)
         control[i, LIVE] += 1
         if late:
             push(late_due, late_slot, control[-1, LATE], ts + inputs[i, WINDOW], slot)
@@ -271,6 +288,5 @@ def step(  # type: ignore[no-untyped-def]
         else:
             for x in range(n_indexes):
                 slots[slot, LINKS + 3 * x + GROUP] = NONE
-        add(heaps, mine, score, ts, code, slot)
-        shed.held[k] = _held(control)
+        live[k] = _held(control)
     return end, n_out, now

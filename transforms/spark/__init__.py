@@ -8,8 +8,8 @@
     )
     joined.results.writeStream.format("parquet").option(...).start()
 
-The settings are those of a template's ``SlidingWindowJoin``, ``SlidingWindowAggregate``, ``GroupClose`` or
-``Reorder``.
+The settings are those of a template's ``SlidingWindowJoin``, ``SlidingWindowAggregate``, ``ChooseValues``,
+``GroupClose`` or ``Reorder``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slackwater.transforms.spark.join import (
         JoinOutputs,
+        choose_values,
         group_close,
         reorder,
         sliding_window_aggregate,
         sliding_window_join,
     )
 
-__all__ = ["JoinOutputs", "group_close", "reorder", "sliding_window_aggregate", "sliding_window_join"]
+__all__ = [
+    "JoinOutputs",
+    "choose_values",
+    "group_close",
+    "reorder",
+    "sliding_window_aggregate",
+    "sliding_window_join",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,8 +16,15 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from slackwater.transforms.aggregating import bind_aggregate
+from slackwater.transforms.choosing import bind_choose_values
 from slackwater.transforms.closing import PUNCTUATIONS, ROWS, bind_group_close
-from slackwater.transforms.config import AggregateConfig, GroupCloseConfig, JoinConfig, ReorderConfig
+from slackwater.transforms.config import (
+    AggregateConfig,
+    ChooseValuesConfig,
+    GroupCloseConfig,
+    JoinConfig,
+    ReorderConfig,
+)
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
 from slackwater.transforms.punctuating import PUNCTUATION_SCHEMA
@@ -134,6 +141,19 @@ def sliding_window_aggregate(rows: DataFrame, **settings: Any) -> JoinOutputs:
     """
     plan = bind_aggregate(AggregateConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
     return _apply(plan, {INPUT: rows})
+
+
+def choose_values(streams: Mapping[str, DataFrame], **settings: Any) -> JoinOutputs:
+    """Choose which tuples to request from relations of which only summaries are known; batch only.
+
+    Args:
+        streams: the summaries by name.
+        settings: as in a template's ``ChooseValues``: ``time``, ``k``, ``value``, ``count``, ``method``, ….
+
+    Raises:
+        ConfigError: A setting is wrong or does not fit the columns.
+    """
+    return _apply(bind_choose_values(ChooseValuesConfig.read(dict(settings)), _schemas(streams)), streams)
 
 
 def group_close(rows: DataFrame, punctuations: DataFrame, **settings: Any) -> JoinOutputs:

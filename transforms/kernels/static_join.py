@@ -1,15 +1,11 @@
-"""The dynamic programs of OPTDP (SAJ 3.2). Importing this module loads Numba."""
-
-from __future__ import annotations
+"""The dynamic programs of OPTDP (SAJ 3.2)."""
 
 import numpy as np
 from numba import njit
 
-from slackwater.plugins.contract import Int64s
-
 
 @njit(cache=True, nogil=True)
-def retain_overall(a: Int64s, b: Int64s, k: int) -> Int64s:
+def retain_overall(a, b, k):  # type: ignore[no-untyped-def]
     """Return how many tuples of each component to retain, ``k`` in all, for the most results.
 
     Components have ``a`` and ``b`` tuples. By Lemma 1, the best ``p`` tuples of one are shared out evenly
@@ -40,7 +36,7 @@ def retain_overall(a: Int64s, b: Int64s, k: int) -> Int64s:
 
 
 @njit(cache=True, nogil=True)
-def retain_of_each(a: Int64s, b: Int64s, ka: int, kb: int) -> Int64s:
+def retain_of_each(a, b, ka, kb):  # type: ignore[no-untyped-def]
     """Return how many tuples of either side of each component to retain, ``ka`` and ``kb`` in all.
 
     O(ka kb) time for each pair of tuples that join, 8 bytes for each component and cell of ``ka`` times ``kb``.

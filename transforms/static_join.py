@@ -99,7 +99,7 @@ def optdp(
     """
     a, b = _two(relations)
     k = _to_retain(relations, retain, delete)
-    from slackwater.pipelines.offline.kernels import retain_of_each, retain_overall
+    from slackwater.transforms.kernels.static_join import retain_of_each, retain_overall
 
     if isinstance(k, tuple):
         _check_table(8 * len(a) * (k[0] + 1) * (k[1] + 1), "ndg")
