@@ -59,6 +59,10 @@ Plugins = Annotated[
     list[str] | None,
     typer.Option("--plugin", metavar="MODULE", help="Load strategies from a module; may be repeated."),
 ]
+Summary = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the summary to a file, as JSON.", dir_okay=False),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -128,10 +132,7 @@ def run(
     template: Template,
     variables: Variables = None,
     runner: Annotated[Runner, typer.Option(help="Where to run.")] = Runner.local,
-    summary: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the summary to a file, as JSON.", dir_okay=False),
-    ] = None,
+    summary: Summary = None,
     metrics: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a JSON line per interval of stream time.", dir_okay=False),
@@ -145,9 +146,7 @@ def run(
     from slackwater.pipelines.progress import show_progress
     from slackwater.pipelines.template import read_template
 
-    for option, file in (("summary", summary), ("metrics", metrics)):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise UsageError(f"--{option}: there is no folder {file.parent}; create it or choose another")
+    _check_folders(summary=summary, metrics=metrics)
     _load_plugins(plugins)
     pipeline = read_template(template, _pairs(variables))
     start = _runner(runner)
@@ -178,6 +177,7 @@ def _runner(runner: Runner) -> Callable[..., dict[str, Any]]:
 @_reporting
 def check(template: Template, variables: Variables = None, plugins: Plugins = None, debug: Debug = False) -> None:
     """Check a template against its inputs without running it."""
+    from slackwater.pipelines.archives import check_archives
     from slackwater.pipelines.assembly import assemble
     from slackwater.pipelines.cli_show import show_assembly
     from slackwater.pipelines.graph import Create, Read
@@ -190,7 +190,45 @@ def check(template: Template, variables: Variables = None, plugins: Plugins = No
 
     _load_plugins(plugins)
     _spare_pandas()
-    show_assembly(assemble(read_template(template, _pairs(variables)), schema_of))
+    assembly = assemble(read_template(template, _pairs(variables)), schema_of)
+    check_archives(assembly)
+    show_assembly(assembly)
+
+
+@app.command()
+@_reporting
+def reconcile(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory that the setting archive of a join names.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File to write, .parquet, .csv or .json; default: DIR/reconciled.parquet."
+        ),
+    ] = None,
+    runner: Annotated[Runner, typer.Option(help="Where to run: local or spark.")] = Runner.local,
+    summary: Summary = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Write the results that a join has missed, from its archive."""
+    from slackwater.pipelines.cli_show import show_reconciled
+    from slackwater.pipelines.reconcile import reconcile as reconcile_archive
+
+    _check_folders(summary=summary, out=out)
+    if runner is Runner.spark:
+        from slackwater.pipelines.reconcile_spark import run_parts
+
+        result = reconcile_archive(directory, out, force, run_parts)
+    elif runner is Runner.local:
+        _spare_pandas()
+        result = reconcile_archive(directory, out, force)
+    else:
+        raise UsageError(f"--runner {runner}: reconcile runs on local or spark")
+    if summary is not None:
+        summary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    show_reconciled(result)
 
 
 @app.command()
@@ -289,6 +327,12 @@ def bench(
     if name not in BENCHES:
         raise UsageError(f"no benchmark named {name!r}; known: {', '.join(BENCHES)}. Check the spelling.")
     run_bench(name, *(arguments or ()))
+
+
+def _check_folders(**files: Path | None) -> None:
+    for option, file in files.items():
+        if file is not None and not file.absolute().parent.is_dir():
+            raise UsageError(f"--{option}: there is no folder {file.parent}; create it or choose another")
 
 
 def _pairs(given: list[str] | None) -> dict[str, str]:

@@ -39,6 +39,17 @@ def show_summary(summary: Mapping[str, Any]) -> None:
     show_table(("what", "value"), list(_summary_rows(summary)))
 
 
+def show_reconciled(summary: Mapping[str, Any]) -> None:
+    """Print what became of an archive."""
+    rows = [
+        ("archive", f"{summary['rows']:,} rows, {summary['missed_rows']:,} of them missed results"),
+        ("results", f"{summary['results']:,}"),
+        ("written to", summary["file"]),
+        ("elapsed", f"{summary['elapsed_s']:,.3f} s"),
+    ]
+    show_table(("what", "value"), rows)
+
+
 def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     if "runner" in summary:
         yield "runner", str(summary["runner"])

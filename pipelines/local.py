@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from slackwater.pipelines.archives import archives_of
 from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.flattening import flattened
@@ -77,7 +78,7 @@ class LocalRun:
 
     def run(self) -> None:
         """Read every source to its end and close every sink; on an error leave no half-written file."""
-        with ExitStack() as stack:
+        with archives_of(self._assembly), ExitStack() as stack:
             try:
                 self._build(stack)
                 while (name := self._next_source()) is not None:

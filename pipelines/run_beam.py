@@ -22,6 +22,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.spark_runner import SparkRunner
 from apache_beam.utils.subprocess_server import JavaJarServer
 
+from slackwater.pipelines.archives import archives_of
 from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.flattening import flattened
@@ -57,7 +58,11 @@ def run(pipeline: Pipeline, *, spark: bool = False, progress: Progress | None = 
     assembly = assemble(pipeline, _schema_of_source)
     _refuse_unordered(assembly)
     runner, options, warnings = spark_runner() if spark else (FnApiRunner(), PipelineOptions(flags=[]), [])
-    with tempfile.TemporaryDirectory(prefix="slackwater-") as folder, _Sinks(assembly) as sinks:
+    with (
+        archives_of(assembly),
+        tempfile.TemporaryDirectory(prefix="slackwater-") as folder,
+        _Sinks(assembly) as sinks,
+    ):
         spool = Spool(Path(folder))
         job = beam.Pipeline(runner=runner, options=options)
         _Builder(job, assembly, spool).build()

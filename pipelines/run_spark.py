@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from slackwater.pipelines.archives import archives_of, check_archives
 from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.flattening import flattened
@@ -80,12 +81,13 @@ def run(
     """
     require_java()
     assembly = assemble(pipeline, lambda node: source_schema(_source(node.config)))
+    check_archives(assembly)
     asked = time.perf_counter()
     session = session or SparkSession.getActiveSession()
     own = start_session(master) if session is None else None
     started = time.perf_counter()
     try:
-        with _clean_errors():
+        with clean_errors(), archives_of(assembly):
             spark_run = SparkRun(assembly, own or session, progress or Silent(), rows_per_batch)
             spark_run.run()
     finally:
@@ -296,7 +298,7 @@ def _in_order(rows: pa.Table) -> Iterator[tuple[int, str, pa.Buffer]]:
 
 
 @contextmanager
-def _clean_errors() -> Iterator[None]:
+def clean_errors() -> Iterator[None]:
     """Turn what a worker reports into the error that was raised there."""
     try:
         yield

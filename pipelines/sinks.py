@@ -39,6 +39,8 @@ class Sink:
         self._partial = self.file.with_name(f".{self.file.name}.{os.getpid()}.partial")
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
+        self.rows = 0
+        """Rows that have been added."""
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             self._writer: Any = _open(config.format, self._partial, schema)
@@ -50,6 +52,7 @@ class Sink:
         if batch.num_rows:
             self._waiting.append(batch)
             self._rows += batch.num_rows
+            self.rows += batch.num_rows
             if self._rows >= ROW_GROUP:
                 self._flush()
 

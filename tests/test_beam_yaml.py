@@ -16,6 +16,7 @@ from apache_beam.yaml.yaml_provider import InlineProvider
 from beam_cases import SCHEMA, rows_of
 
 from slackwater.pipelines import local
+from slackwater.pipelines.reconcile import reconcile
 from slackwater.pipelines.template import read_template
 from slackwater.transforms.beam import SlidingWindowJoin
 from slackwater.transforms.config import JoinConfig
@@ -46,6 +47,7 @@ pipeline:
         where: a.k = b.k AND a.x < b.x
         disorder: {strategy: fixed, slack: 40ms}
         shards: 4
+        archive: "{{ dir }}/{{ out }}/archive"
     - {type: WriteToParquet, input: joined, config: {path: "{{ dir }}/{{ out }}/joined.parquet"}}
     - {type: WriteToJson, input: joined.late, config: {path: "{{ dir }}/{{ out }}/late.jsonl"}}
 """
@@ -166,6 +168,9 @@ def compare(data: Path, text: str, *more: str) -> None:
 
 def test_parquet_in_default_order_and_in_shards(data: Path) -> None:
     compare(data, PARQUET)
+    missed = [reconcile(data / out / "archive")["results"] for out in ("ours", "beam")]
+    assert missed[0] == missed[1] > 0
+    assert rows_in(data / "beam" / "archive", "reconciled") == rows_in(data / "ours" / "archive", "reconciled")
 
 
 def test_csv_and_created_rows_through_filter_and_map_with_a_missing_time(data: Path) -> None:

@@ -61,10 +61,11 @@ class Operator:
         logic = plan.shedding.build(setting, shed["logic"] if shed else None)
         self._shedder = Shedder(logic, plan.windows, self._encoder, shed)
         self._promises = Promises(plan, self._encoder, state.get("promises")) if setting.patterns else None
-        self._archive = None if plan.config.archive is None else Archive(plan, shard, state.get("archive"))
         self._buffer = ReorderBuffer(len(plan.members), state.get("buffer"), self._shedder.buffered)
         self._counts = Counts(plan, state.get("counts"))
         self._rows = ShardRows(plan, self._encoder, state.get("rows", ()))
+        kept = (plan, shard, self._rows.stores, state.get("archive"))
+        self._archive = None if plan.config.archive is None else Archive(*kept)
         self._shows_cells = getattr(self._disorder, "needs_cells", False)
         join: Any = self._join
         self._overflowing: OverflowingJoinLogic | None = join if hasattr(join, "use_disk") else None
@@ -91,6 +92,8 @@ class Operator:
         for which, reason, ts, arrival, rows in taken.refused:
             self.accounting.refuse(which, reason, rows.num_rows)
             out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, rows))
+            if self._archive is not None and reason == "too_late" and ts is not None:
+                self._archive.missed(which, rows, ts)
         arrivals = self._rows.add(taken, self._shows_cells)
         codes = taken.seq * 8 + taken.source
         newest = self._pacing.follow(arrivals.progress)
@@ -139,7 +142,7 @@ class Operator:
         self._note_state()
         self._compact()
         if self._archive is not None:
-            self._archive.close(self._rows.stores)
+            self._archive.close()
         for matches in () if self._overflowing is None else self._overflowing.finish():
             self._take_late(out, matches)
             if sum(batch.num_rows for batch in out.results) >= RESULTS_AT_ONCE:
@@ -164,6 +167,7 @@ class Operator:
         """Bytes of everything held."""
         windows = int(getattr(self._join, "nbytes", 0))
         windows += 0 if self._promises is None else self._promises.nbytes
+        windows += 0 if self._archive is None else self._archive.nbytes
         return windows + self._buffer.nbytes + self._rows.nbytes
 
     def snapshot(self) -> Snapshot:
@@ -242,7 +246,8 @@ class Operator:
         if self._archive is not None:
             self._archive.pass_over(released.part(verdict == DROPPED))
         if not joins.all():
-            released, level = released.part(joins), self._shedder.levels(level, joins)
+            released = released.part(joins)
+            level = level if self._shedder.memory is None else self._shedder.levels(level, joins)
         joined = self._join_rows(out, released, punctuations, level, on_t)
         join_size, cross_size = np.zeros(joins.size, np.int64), np.zeros(joins.size)
         join_size[joins], cross_size[joins] = joined
@@ -270,7 +275,7 @@ class Operator:
         if self._shedder.memory is not None:
             found = self._shedder.step(self._join, released, level, on_t, found)
         if self._archive is not None:
-            self._archive.release(released, on_t)
+            self._archive.release(released)
         for matches in found:
             if self._shedder.memory is None:
                 self.accounting.state(len(self._buffer) + self._join.live(), 0)

@@ -19,6 +19,7 @@ from slackwater.plugins.contract import (
     SheddingStrategy,
 )
 from slackwater.plugins.manager import OptionError, manager
+from slackwater.transforms.archive_directory import bind_archive
 from slackwater.transforms.binding import bind_times, columns_of, kind_of_times, windows_of
 from slackwater.transforms.condition import Cell, Condition
 from slackwater.transforms.config import DisorderConfig, JoinConfig
@@ -242,6 +243,7 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     time_columns, arrival, unit = bind_times(config, schemas)
     check_punctuations(config, schemas)
     check_metadata(config, members)
+    config = bind_archive(config, schemas)
     plan = JoinPlan(
         config=config,
         schemas=dict(schemas),

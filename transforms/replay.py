@@ -20,8 +20,8 @@ from slackwater.transforms.encode import (
     unit_of,
     valid_mask,
 )
+from slackwater.transforms.intake import Chunk
 from slackwater.transforms.kernels import strings
-from slackwater.transforms.operator import Chunk
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.times import LIMIT, event_times
 
@@ -66,11 +66,19 @@ def in_arrival_order(batches: Sequence[pa.RecordBatch], arrivals: Sequence[Int64
 
 def shards_of(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
     """Return the shard of each row, or EVERY_SHARD: by the key that all inputs share, alike in every process."""
+    if plan.config.shards == 1:
+        return np.zeros(batch.num_rows, np.int64)
+    batch, everywhere = plan.shard_rows(which, batch)
+    shards = (key_hashes(plan, which, batch) & np.int64(0x7FFFFFFFFFFFFFFF)) % plan.config.shards
+    if everywhere is not None:
+        shards[everywhere] = EVERY_SHARD
+    return shards
+
+
+def key_hashes(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
+    """Return a hash of each row's key that all inputs share, alike in every process; 0 where there is none."""
     n = batch.num_rows
     total = np.zeros(n, np.int64)
-    if plan.config.shards == 1:
-        return total
-    batch, everywhere = plan.shard_rows(which, batch)
     for cell in plan.shard_cells(which):
         column = batch.column(cell.column)
         hashes = np.empty(n, np.int64)
@@ -87,10 +95,7 @@ def shards_of(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
             strings.hash_ints(number_words(column, cell.kind), hashes)
         hashes[~valid_mask(column)] = 0
         total = total * 31 + hashes
-    shards = (total & np.int64(0x7FFFFFFFFFFFFFFF)) % plan.config.shards
-    if everywhere is not None:
-        shards[everywhere] = EVERY_SHARD
-    return shards
+    return total
 
 
 def split_by_shard(batch: pa.RecordBatch, shards: Int64s, n: int) -> list[tuple[int, pa.RecordBatch]]:

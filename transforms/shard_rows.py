@@ -79,7 +79,7 @@ class ShardRows:
         """Forget all rows of each input but these; some of the others go to the archive."""
         for i, (store, seq) in enumerate(zip(self.stores, needed, strict=True)):
             if archive is not None:
-                archive.write(i, store, np.flatnonzero(~np.isin(store.beside.seq, seq)))
+                archive.keep(i, seq)
             store.keep(seq)
 
     def forget_texts(self, held_by: list[tuple[Int8s, Int64s]]) -> None:

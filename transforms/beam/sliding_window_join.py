@@ -8,6 +8,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.typehints.decorators import no_annotations
 
+from slackwater.transforms.archive_directory import prepare
 from slackwater.transforms.beam.join import join_batches, refuse_unbounded
 from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
 from slackwater.transforms.beam.rows import (
@@ -62,6 +63,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         clustered: Columns whose equal values follow each other, as input.column or a list.
         ordered: Columns whose values never fall, as input.column or a list; input.column desc for never rise.
         foreign_key: Columns that refer to others, such as bids.item -> auctions.id, or a list.
+        archive: Directory that gets every row of which results were missed, for slackwater reconcile.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.
@@ -87,6 +89,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         clustered: Any = None,
         ordered: Any = None,
         foreign_key: Any = None,
+        archive: str | None = None,
     ) -> None:
         super().__init__()
         settings = {
@@ -107,6 +110,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
             "clustered": clustered,
             "ordered": ordered,
             "foreign_key": foreign_key,
+            "archive": archive,
         }
         self._config = JoinConfig.read({key: value for key, value in settings.items() if value is not None})
         self._schemas: dict[str, pa.Schema] = {}
@@ -127,6 +131,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         refuse_unbounded(inputs)
         schemas = {name: self._row_schema(name, pcollection) for name, pcollection in inputs.items()}
         plan = bind(self._config, {name: schema.arrow for name, schema in schemas.items()})
+        prepare(plan)
         self.equal_columns = plan.equal_columns
         readers = {
             name: RowReader(name, schemas[name].arrow)

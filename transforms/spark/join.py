@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from slackwater.transforms.aggregating import bind_aggregate
 from slackwater.transforms.choosing import bind_choose_values
+from slackwater.transforms.archive_directory import prepare
 from slackwater.transforms.closing import PUNCTUATIONS, ROWS, bind_group_close
 from slackwater.transforms.config import (
     AggregateConfig,
@@ -105,7 +106,14 @@ def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> Jo
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
-    return _apply(bind(JoinConfig.read(dict(settings)), _schemas(streams)), streams)
+    plan = bind(JoinConfig.read(dict(settings)), _schemas(streams))
+    if plan.config.archive is not None and any(frame.isStreaming for frame in streams.values()):
+        fault = (
+            "is complete when the inputs end, and streaming DataFrames do not; use batch ones, or leave it off"
+        )
+        raise ConfigError(fault, "archive")
+    prepare(plan)
+    return _apply(plan, streams)
 
 
 def reorder(rows: DataFrame, **settings: Any) -> JoinOutputs:
@@ -279,7 +287,7 @@ def _whole_shard(plan: JoinPlan) -> Callable[[Any, Batches], Batches]:
             for batch in batches
             for which, place, blob in zip(batch["input"], batch["place"], batch["blob"], strict=True)
         )
-        for number, (kind, blob) in enumerate(Shard(plan).take(rows, last=True)):
+        for number, (kind, blob) in enumerate(Shard(plan, number=shard_key).take(rows, last=True)):
             columns = [
                 pa.array([value], field.type)
                 for value, field in zip((shard_key, kind, number, blob), OUTPUT_ARROW, strict=True)

@@ -68,10 +68,10 @@ class JoinProcessor(StatefulProcessor):
         version = self._version.get()
         token, shard = _cache.pop((self._join, key), ("", None))
         if version is None:
-            return Shard(plan)
+            return Shard(plan, number=key)
         if shard is not None and token == version[0]:
             return shard
-        return Shard.restore(plan, bytes(self._snapshot.get()[0]))
+        return Shard.restore(plan, bytes(self._snapshot.get()[0]), key)
 
     def _store(self, key: int, shard: Shard) -> None:
         token = uuid.uuid4().hex

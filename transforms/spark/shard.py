@@ -48,9 +48,9 @@ class Shard:
     before, and nothing waits; where no arrival column is named, numbers go on from one to the next.
     """
 
-    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None, number: int = 0) -> None:
         self._plan = plan
-        self._operator = open_operator(plan, snapshot["operator"] if snapshot else None)
+        self._operator = open_operator(plan, snapshot["operator"] if snapshot else None, number)
         self._waiting: list[pa.RecordBatch | None] = [None] * len(plan.inputs)
         self._numbered = int(snapshot["numbered"]) if snapshot else 0
         if snapshot:
@@ -100,9 +100,9 @@ class Shard:
         return used
 
     @classmethod
-    def restore(cls, plan: JoinPlan, snapshot: bytes) -> Shard:
+    def restore(cls, plan: JoinPlan, snapshot: bytes, number: int = 0) -> Shard:
         """Return the shard as it was when the snapshot was taken."""
-        return cls(plan, snapshots.loads(snapshot))
+        return cls(plan, snapshots.loads(snapshot), number)
 
     def _gather(self, rows: Iterable[Packed]) -> tuple[list[pa.RecordBatch], Any]:
         """Return one batch per input, what waited first, and the marks if there are any."""

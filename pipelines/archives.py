@@ -1,0 +1,40 @@
+"""The archives of a run: made before it starts, complete once it has succeeded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from slackwater.pipelines.assembly import Assembly
+from slackwater.pipelines.template import node_error
+from slackwater.transforms.archive_directory import check_directory, finished, prepare
+from slackwater.transforms.errors import ConfigError
+
+
+def check_archives(assembly: Assembly) -> None:
+    """Raise TemplateError if a directory that a join names cannot become its archive; change nothing."""
+    taken: dict[str, str] = {}
+    for name, plan in assembly.plans.items():
+        try:
+            check_directory(plan)
+            if plan.config.archive is not None and plan.config.archive in taken:
+                other = taken[plan.config.archive]
+                raise ConfigError(f"is that of {other!r} too; give each join a directory of its own", "archive")
+        except ConfigError as error:
+            raise node_error(assembly.pipeline.node(name), error) from None
+        if plan.config.archive is not None:
+            taken[plan.config.archive] = name
+
+
+@contextmanager
+def archives_of(assembly: Assembly) -> Iterator[None]:
+    """Make the archives of all joins; what a run that fails leaves in them says that it is not complete."""
+    check_archives(assembly)
+    for name, plan in assembly.plans.items():
+        try:
+            prepare(plan, unfinished=True)
+        except ConfigError as error:
+            raise node_error(assembly.pipeline.node(name), error) from None
+    yield
+    for plan in assembly.plans.values():
+        finished(plan)
