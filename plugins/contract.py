@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from slackwater.plugins.documented import Documented
 
 if TYPE_CHECKING:
+    from slackwater.plugins.contract_frequencies import KeyFrequencies
     from slackwater.plugins.options import Duration
     from slackwater.transforms.condition import Condition
 
@@ -30,7 +31,6 @@ Snapshot = Mapping[str, Any]
 
 NEVER = np.iinfo(np.int64).min
 """Progress of an input that has not been seen, and the bound that releases nothing."""
-
 
 UNBOUNDED = 1 << 61
 """Window in ticks of a join without one: longer than any two times are apart."""
@@ -68,6 +68,8 @@ class Setting(NamedTuple):
     patterns: tuple[Pattern, ...] = ()
     """The kinds of punctuations that the inputs may bring, then those that follow from ``metadata``."""
     metadata: tuple[Metadata, ...] = ()
+    frequencies: tuple[KeyFrequencies, ...] = ()
+    """How often values of every key arrive, from the shedding strategy's option ``frequencies``."""
 
     def ticks(self, duration: Duration) -> int:
         """Return ``duration`` in ticks, rounded up."""
@@ -388,7 +390,7 @@ class JoinStrategy(Strategy):
 
 
 class SheddingStrategy(Strategy):
-    """Base of shedding strategies."""
+    """Base of shedding strategies; options ``weight`` and ``frequencies`` are bound to the inputs for them."""
 
     stage: ClassVar[str] = "shedding"
 

@@ -87,6 +87,8 @@ class Condition:
         self.predicates = [self._predicate(part) for part in parts if part not in keys]
         self.classes: list[dict[int, int]] = []
         """For each key class, the cell of each input that takes part."""
+        self.weight: Expr | None = None
+        """What a result is worth, where ``weigh`` has said so."""
         self._build_classes(keys)
         for predicate in self.predicates:
             self.assemble([predicate])
@@ -135,6 +137,29 @@ class Condition:
         if not trees:
             return np.empty((0, 4), np.int64)
         return Assembler(self._cell_of, self._literal_code).assemble(trees)
+
+    def shared(self, i: int, j: int) -> tuple[int, ...]:
+        """Return the key classes that two inputs share."""
+        return tuple(c for c, members in enumerate(self.classes) if i in members and j in members)
+
+    def weigh(self, text: str) -> None:
+        """Take an expression over the inputs for what a result is worth; its columns get cells."""
+        if not text.strip():
+            raise ExpressionError("the expression is empty; write a number such as a.price * b.quantity")
+        tree = self._resolve(parse(text))
+        Assembler(self._cell_of, lambda _: 0).number(tree)
+        self.weight = tree
+
+    def program_for(self, own: int, trees: Sequence[Expr], number: bool = False) -> Int64s:
+        """Return a program for tuples of input ``own`` and any of the others, as if their keys were equal.
+
+        Key columns that an input shares with ``own`` are read from the latter. Texts are hashes, as in
+        ``Tuples``. The program tests all of ``trees``, or leaves the number that the only one gives.
+        """
+        from slackwater.transforms.encode import lasting_text
+
+        assembler = Assembler(lambda column: self._as_seen_by(own, column), lasting_text)
+        return assembler.number(trees[0]) if number else assembler.assemble(trees)
 
     def test(self, cells: Sequence[Int64s], nulls: Sequence[UInt64s]) -> Bools:
         """Say which candidates pass; row k of every input's arrays is candidate k.
@@ -203,6 +228,14 @@ class Condition:
     def _cell_of(self, column: Col) -> tuple[int, int, Kind]:
         kind = self._column_kind(column)
         return (*self._cell(column, kind), kind)
+
+    def _as_seen_by(self, own: int, column: Col) -> tuple[int, int, Kind]:
+        i = self.inputs.index(str(column.table))
+        for members in self.classes:
+            shares = i != own and i in members and own in members
+            if shares and self._cells[i][members[i]].column == column.name:
+                return own, members[own], self._cells[own][members[own]].kind
+        return self._cell_of(column)
 
     def _literal_code(self, text: str) -> int:
         if text not in self.texts:

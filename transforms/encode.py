@@ -151,6 +151,21 @@ def time_words(column: pa.Array, unit: str) -> Int64s:
     return int64s(column.cast(pa.int64(), safe=False))
 
 
+def lasting_words(cell: Cell, column: pa.Array, unit: str) -> Int64s:
+    """Return values as they lie in cells of ``Tuples``, with texts as hashes; none may be null."""
+    if cell.kind == "text":
+        offsets, data = text_buffers(column)
+        out = np.empty(len(column), np.int64)
+        strings.hash_strings(offsets, data, out)
+        return out
+    return time_words(column, unit) if cell.kind == "time" else number_words(column, cell.kind)
+
+
+def lasting_text(text: str) -> int:
+    """Return the hash of a text as it lies in cells of ``Tuples``."""
+    return int(lasting_words(Cell("", "text"), pa.array([text]), "")[0])
+
+
 class TextDictionary:
     """Texts to codes, exact, growing by doubling and shrinking by ``forget``."""
 

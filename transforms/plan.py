@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from slackwater.transforms.condition import Cell, Condition
 from slackwater.transforms.config import DisorderConfig, JoinConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import ExpressionError
+from slackwater.transforms.frequencies import key_frequencies, read_frequencies
 from slackwater.transforms.metadata import (
     ForeignKey,
     bind_foreign_keys,
@@ -92,6 +93,8 @@ class JoinPlan:
     disorder: DisorderStrategy
     join: JoinStrategy
     shedding: SheddingStrategy
+    frequencies: dict[str, pa.Table] = field(default_factory=dict, kw_only=True)
+    """What the option ``frequencies`` of the shedding strategy names."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: self.__dict__[field.name] for field in fields(self)}
@@ -130,9 +133,16 @@ class JoinPlan:
 
     @cached_property
     def condition(self) -> Condition:
-        """The condition, bound to the inputs."""
+        """The condition, bound to the inputs, and what results are worth to the shedding strategy."""
         also = [*named_columns(self.config), *promised_columns(self.config)]
-        return Condition(self.config.where, self.member_schemas, also)
+        condition = Condition(self.config.where, self.member_schemas, also)
+        weight = getattr(self.shedding, "weight", None)
+        if weight is not None:
+            try:
+                condition.weigh(weight)
+            except ExpressionError as error:
+                raise ConfigError(str(error), "shedding", "weight") from None
+        return condition
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
@@ -192,8 +202,16 @@ class JoinPlan:
         """What the strategies' logic objects are built with."""
         counts_only = self.config.output == "counts"
         patterns = (*(mark.pattern for mark in self.marks), *(pattern for _, pattern in self.derived))
-        nanos = NANOS[self.unit]
-        return Setting(self.members, self.windows, self.condition, counts_only, nanos, patterns, self.metadata)
+        return Setting(
+            self.members,
+            self.windows,
+            self.condition,
+            counts_only,
+            NANOS[self.unit],
+            patterns,
+            self.metadata,
+            key_frequencies(self.frequencies, self.condition, self.member_schemas),
+        )
 
     @cached_property
     def result_schema(self) -> pa.Schema:
@@ -271,6 +289,8 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
         condition = plan.condition
     except ExpressionError as error:
         raise ConfigError(str(error), "where") from None
+    given = getattr(plan.shedding, "frequencies", None) or {}
+    plan = replace(plan, frequencies=read_frequencies(given, condition, members))
     _ = plan.foreign_keys
     if config.shards > 1 and condition.shard_columns is None:
         why = "links no key across all inputs" if condition.connected else "does not connect all inputs"

@@ -54,6 +54,15 @@ class Assembler:
                 self._emit(ops.AND, 0, 0, 1)
         return np.array(self._rows, np.int64).reshape(-1, 4)
 
+    def number(self, tree: Expr) -> Int64s:
+        """Return the program that leaves in register 0 the number that ``tree`` gives, as the bits of a float."""
+        kind = self._value(tree, 0)
+        if kind not in ("int", "float"):
+            raise ExpressionError(f"{_sql(tree)} is {_word(kind)}, not a number; a weight must be one")
+        if kind == "int":
+            self._emit(ops.TO_FLOAT, 0, 0)
+        return np.array(self._rows, np.int64).reshape(-1, 4)
+
     def _emit(self, op: int, target: int, a: int = 0, b: int = 0) -> None:
         self._rows.append((op, target, a, b))
 

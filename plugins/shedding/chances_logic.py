@@ -1,23 +1,25 @@
-"""Chances of a match, from how often values have arrived: what PROB and LIFE go by (SAJ 4.2)."""
+"""What tuples can expect, from what has arrived: the scores of PROB and LIFE (SAJ 4.2)."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from slackwater.plugins.contract import Float64s, Setting, Snapshot, Tuples
+from slackwater.plugins.shedding.links import keys_of, samples_of
 from slackwater.plugins.shedding.prob import ByChance
-from slackwater.transforms.kernels import frequencies as kernel
+from slackwater.transforms.kernels import frequencies as counting
+from slackwater.transforms.kernels.expectations import expected
 
 NEGLIGIBLE = 1 / 16
 """A decayed count below this many new observations is forgotten when room is needed."""
+_COUNTED = ("hashes", "counts", "used", "totals", "weights")
+_SAMPLED = ("records", "beyond", "seen", "factor", "bins", "found")
 
 
 class ChancesLogic:
-    """Scores a tuple by the chance that an arriving tuple of each other input matches it, multiplied.
+    """Scores a tuple by the results, or their worth, to expect of an arrival on every other input.
 
-    An input that shares no key with the tuple's counts for nothing: its chance is the same for all.
+    An input that is linked to the tuple's in no way counts for nothing: it is the same for all.
     """
 
     def __init__(
@@ -28,82 +30,76 @@ class ChancesLogic:
         self.decays = decays
         self.renewal = 0 if decays else max(2 * options.memory, options.half_life // 4)
         """Tuples for which scores stay good: chances change slowly, lifetimes do not."""
-        own, partners = _keys(setting)
+        own, partners = keys_of(setting)
         self._forgets = options.estimate == "decayed"
         growth = 1.0 if options.estimate == "exact" else 2.0 ** (1 / options.half_life)
-        sketch = options.estimate == "sketch"
+        given = bool(setting.frequencies)
+        sketch = options.estimate == "sketch" and not given
         width = 1 << (options.width - 1).bit_length()
-        self._f = kernel.Frequencies(
+        self._s = samples_of(setting)
+        self._f = counting.Frequencies(
             hashes=np.zeros(0 if sketch else 1024, np.uint64),
-            counts=np.zeros(kernel.ROWS * width if sketch else 1024),
+            counts=np.zeros(counting.ROWS * width if sketch else 1024),
             used=np.zeros(1, np.int64),
-            totals=np.zeros(len(setting.inputs)),
-            weights=np.array([1.0, growth]),
+            totals=np.full(len(setting.inputs), float(given)),
+            weights=np.array([1.0, growth, float(not given)]),
             own=own,
             partners=partners,
         )
+        if given:
+            self._count_given(setting)
         if snapshot:
-            kept = {name: np.array(snapshot[name]) for name in ("hashes", "counts", "used", "totals", "weights")}
-            self._f = self._f._replace(**kept)
+            kept = {name: np.array(snapshot[name]) for name in self._lasting}
+            self._f = self._f._replace(**{name: kept[name] for name in _COUNTED if name in kept})
+            self._s = self._s._replace(**{name: kept[name] for name in _SAMPLED if name in kept})
 
     def scores(self, tuples: Tuples) -> Float64s:
-        return self._chances(tuples, False)
+        return self._expected(tuples, False)
 
     def observe(self, tuples: Tuples) -> Float64s:
-        """Return the chance of each tuple as it was when it came; each is counted in turn."""
-        if self._f.hashes.size:
+        """Return what each tuple could expect when it came; each is learnt from in turn."""
+        if self._f.hashes.size and self._f.weights[counting.COUNTS]:
             self._reserve(tuples.ts.size * self._f.own.shape[1])
-        return self._chances(tuples, True)
+        return self._expected(tuples, True)
 
     def snapshot(self) -> Snapshot:
-        names = ("hashes", "counts", "used", "totals", "weights")
-        return {name: getattr(self._f, name).copy() for name in names}
+        return {name: getattr(self._f if name in _COUNTED else self._s, name).copy() for name in self._lasting}
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the counts."""
-        return int(self._f.hashes.nbytes + self._f.counts.nbytes)
+        """Bytes of the counts and samples."""
+        return sum(array.nbytes for array in (self._f.hashes, self._f.counts, *self._s))
 
-    def _chances(self, tuples: Tuples, learn: bool) -> Float64s:
+    @property
+    def _lasting(self) -> tuple[str, ...]:
+        """What is learnt: given frequencies are not."""
+        counted = _COUNTED if self._f.weights[counting.COUNTS] else ("weights",)
+        return (*counted, *(_SAMPLED if len(self._s.records) else ()))
+
+    def _expected(self, tuples: Tuples, learn: bool) -> Float64s:
         out = np.empty(tuples.ts.size)
-        kernel.chances(self._f, tuples.input, tuples.cells, tuples.nulls, learn, out)
+        expected(self._f, self._s, tuples.input, tuples.seq, tuples.cells, tuples.nulls, learn, out)
         return out
+
+    def _count_given(self, setting: Setting) -> None:
+        """Fill the table with the frequencies that are known."""
+        self._reserve(sum(len(key.share) for key in setting.frequencies))
+        for key in setting.frequencies:
+            n = len(key.classes)
+            entry = (key.input, n, sum(1 << c for c in key.classes), 0, *range(n))
+            hashes = np.empty(len(key.share), np.uint64)
+            counting.hashes_of(np.array(entry, np.int64), key.words, hashes)
+            self._f.used[0] += counting.refill(hashes, key.share, 0.0, self._f.hashes, self._f.counts)
 
     def _reserve(self, n: int) -> None:
         """Make room for ``n`` more values, by forgetting what has become negligible, or by growing."""
         size = self._f.hashes.size
         if 2 * (int(self._f.used[0]) + n) <= size:
             return
-        least = NEGLIGIBLE * self._f.weights[kernel.GAIN] if self._forgets else 0.0
+        least = NEGLIGIBLE * self._f.weights[counting.GAIN] if self._forgets else 0.0
         stay = int(np.count_nonzero((self._f.hashes != 0) & (self._f.counts >= least)))
         while size < 4 * (stay + n):
             size *= 2
         hashes, counts = np.zeros(size, np.uint64), np.zeros(size)
-        self._f.used[0] = kernel.refill(self._f.hashes, self._f.counts, least, hashes, counts)
+        self._f.used[0] = counting.refill(self._f.hashes, self._f.counts, least, hashes, counts)
         self._f = self._f._replace(hashes=hashes, counts=counts)
-
-
-def _keys(setting: Setting) -> tuple[Any, Any]:
-    """Return which keys of each input are counted, and which keys of others its tuples match."""
-    classes, m = setting.condition.classes, len(setting.inputs)
-    own: list[list[tuple[int, ...]]] = [[] for _ in range(m)]
-    partners: list[list[tuple[int, ...]]] = [[] for _ in range(m)]
-    for i in range(m):
-        for j in range(m):
-            shared = tuple(c for c, members in enumerate(classes) if i in members and j in members)
-            if i != j and shared:
-                key = (j, len(shared), sum(1 << c for c in shared))
-                counted = (*key, *(classes[c][j] for c in shared))
-                if counted not in own[j]:
-                    own[j].append(counted)
-                partners[i].append((*key, *(classes[c][i] for c in shared)))
-    width = kernel.CELLS + max(1, len(classes))
-    return _table(own, width), _table(partners, width)
-
-
-def _table(keys: list[list[tuple[int, ...]]], width: int) -> Any:
-    table = np.zeros((len(keys), max(1, *map(len, keys)), width), np.int64)
-    for i, mine in enumerate(keys):
-        for n, key in enumerate(mine):
-            table[i, n, : len(key)] = key
-    return table

@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from slackwater.transforms.kernels.borrow import borrowed
 from slackwater.transforms.kernels.strings import mix
 
 ROWS = 4
 """Counters of a value in a sketch; the smallest is its count."""
-# Columns of a key: whose it is, number of columns, which key classes, then the cells.
-INPUT, KEYS, CLASSES, CELLS = range(4)
-# Columns of the weights: of the next observation, and the factor from one to the next.
-GAIN, GROWTH = range(2)
+# Columns of a key: whose it is, number of columns, which key classes, which inputs beyond, then the cells.
+INPUT, KEYS, CLASSES, BEYOND, CELLS = range(5)
+# Of the weights: that of the next observation, the factor from one to the next, and whether values are counted.
+GAIN, GROWTH, COUNTS = range(3)
 
 
 class Frequencies(NamedTuple):
@@ -43,6 +42,7 @@ class Frequencies(NamedTuple):
 def _hash(key, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Return the hash of a tuple's key, or 0 if a column is null."""
     h = mix(np.uint64(8 * key[CLASSES] + key[INPUT]) + np.uint64(0x9E3779B97F4A7C15))
+    h = mix(h ^ np.uint64(key[BEYOND]))
     for c in range(key[KEYS]):
         cell = key[CELLS + c]
         if (nulls[k] >> np.uint64(cell)) & np.uint64(1) != 0:
@@ -89,43 +89,39 @@ def _observe(f, h, weight):  # type: ignore[no-untyped-def]
         f.counts[row * width + np.int64(h & np.uint64(width - 1))] += weight
 
 
-@njit(cache=True, nogil=True)
-def chances(f, inputs, cells, nulls, learn, out):  # type: ignore[no-untyped-def]
-    """Write the chance that an arrival matches each tuple, the product over the inputs it shares a key with.
+@njit(cache=True, nogil=True, inline="always")
+def share(f, key, cells, nulls, k):  # type: ignore[no-untyped-def]
+    """Return the share of what the other input brings that has the value of a tuple's key."""
+    h = _hash(key, cells, nulls, k)
+    total = f.totals[key[INPUT]]
+    return 0.0 if h == 0 or total == 0.0 else _count(f, h) / total
 
-    Where ``learn`` is set, each tuple is counted once its chance is known. The caller has made room for all.
-    """
-    f = Frequencies(
-        borrowed(f.hashes), borrowed(f.counts), borrowed(f.used), borrowed(f.totals), borrowed(f.weights),
-        borrowed(f.own), borrowed(f.partners),
-    )  # fmt: skip
-    cells, nulls = borrowed(cells), borrowed(nulls)
+
+@njit(cache=True, nogil=True, inline="always")
+def count(f, key, cells, nulls, k, weight):  # type: ignore[no-untyped-def]
+    """Count the value of a tuple's key. The caller has made room for it."""
+    h = _hash(key, cells, nulls, k)
+    if h != 0:
+        _observe(f, h, weight)
+
+
+@njit(cache=True, nogil=True)
+def hashes_of(key, words, out):  # type: ignore[no-untyped-def]
+    """Write the hashes under which values of a key are looked up; its cells are the columns of ``words``."""
+    nulls = np.zeros(out.size, np.uint64)
     for k in range(out.size):
-        i = inputs[k]
-        chance = 1.0
-        for p in range(f.partners.shape[1]):
-            key = f.partners[i, p]
-            if key[KEYS] == 0:
-                break
-            h = _hash(key, cells, nulls, k)
-            total = f.totals[key[INPUT]]
-            chance *= 0.0 if h == 0 or total == 0.0 else _count(f, h) / total
-        out[k] = chance
-        if learn:
-            for p in range(f.own.shape[1]):
-                if f.own[i, p, KEYS] == 0:
-                    break
-                h = _hash(f.own[i, p], cells, nulls, k)
-                if h != 0:
-                    _observe(f, h, f.weights[GAIN])
-            f.totals[i] += f.weights[GAIN]
-            f.weights[GAIN] *= f.weights[GROWTH]
-            if f.weights[GAIN] > 1e200:
-                for at in range(f.counts.size):
-                    f.counts[at] /= f.weights[GAIN]
-                for j in range(f.totals.size):
-                    f.totals[j] /= f.weights[GAIN]
-                f.weights[GAIN] = 1.0
+        out[k] = _hash(key, words, nulls, k)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def rescale(f):  # type: ignore[no-untyped-def]
+    """Divide all counts by the weight of the next observation, unless they are given."""
+    if f.weights[COUNTS] == 0.0:
+        return
+    for at in range(f.counts.size):
+        f.counts[at] /= f.weights[GAIN]
+    for j in range(f.totals.size):
+        f.totals[j] /= f.weights[GAIN]
 
 
 @njit(cache=True, nogil=True)

@@ -8,6 +8,8 @@ Division by zero, modulo zero and the root of a negative number give null. NaN e
 than every number, as in key equalities.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -233,6 +235,11 @@ def _logic_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
             true = (x and not x_null) or (y and not y_null)
             ints[t, k] = true
             null[t, k] = (x_null or y_null) and not true
+
+
+def cells_read(program: Any, which: int) -> set[int]:
+    """Return the cells of an input that a program reads, in no order."""
+    return set(program[(program[:, 0] == LOAD) & (program[:, 2] == which), 3].tolist())
 
 
 @njit(cache=True, nogil=True)

@@ -16,8 +16,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from slackwater.transforms.aggregating import bind_aggregate
-from slackwater.transforms.choosing import bind_choose_values
 from slackwater.transforms.archive_directory import prepare
+from slackwater.transforms.choosing import bind_choose_values
 from slackwater.transforms.closing import PUNCTUATIONS, ROWS, bind_group_close
 from slackwater.transforms.config import (
     AggregateConfig,
