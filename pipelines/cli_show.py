@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from slackwater.pipelines.assembly import Assembly
     from slackwater.pipelines.generate import Dataset, GeneratedDataset
     from slackwater.plugins.contract import Strategy
+    from slackwater.plugins.documented import Documented
     from slackwater.plugins.manager import Provided
     from slackwater.transforms.plan import JoinPlan
 
@@ -65,6 +66,10 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "slack", ", ".join(f"{key} {value:,g} ms" for key, value in slack.items() if value is not None)
     if summary.get("recall_estimate") is not None:
         yield "recall (estimated)", f"{summary['recall_estimate']:.4f}"
+    queue = summary.get("queue") or {}
+    if queue.get("max_rows"):
+        waits = ", ".join(f"{key} {value:,g} ms" for key, value in queue["wait_ms"].items())
+        yield "queue", f"at most {queue['max_rows']:,} rows, {queue['shed']:,} shed, wait {waits}"
     state = summary.get("state") or {}
     if state:
         yield "state", f"at most {state['max_tuples']:,} tuples, {state['max_bytes'] / 1e6:,.1f} MB"
@@ -183,12 +188,21 @@ def purpose(strategy: type[Strategy]) -> str:
     return (strategy.__doc__ or "").strip().split("\n", 1)[0]
 
 
-def option_rows(strategy: type[Strategy]) -> Iterable[tuple[str, str, str, str]]:
-    """Name, type, default and meaning of every option."""
+def option_rows(strategy: type[Documented], within: str = "") -> Iterable[tuple[str, str, str, str]]:
+    """Name, type, default and meaning of every option; those of an option that has its own come after it."""
+    from typing import get_args
+
+    from slackwater.plugins.documented import Documented
+
     said = strategy.descriptions()
     for name, field in strategy.model_fields.items():
         default = "required" if field.is_required() else f"default {field.get_default(call_default_factory=True)}"
-        yield name, _type_word(field.annotation), default, said[name]
+        parts = [part for part in get_args(field.annotation) if isinstance(part, type)]
+        nested = next((part for part in parts if issubclass(part, Documented)), None)
+        kind = _type_word(field.annotation) if nested is None else f"{{{', '.join(nested.model_fields)}}} | none"
+        yield within + name, kind, default, " ".join(said[name].split())
+        if nested is not None:
+            yield from option_rows(nested, f"{within}{name}.")
 
 
 def _type_word(annotation: Any) -> str:

@@ -38,6 +38,12 @@ def summarise(
                 (p["recall_estimate"] for p in each.values() if p["recall_estimate"] is not None),
                 default=None,
             ),
+            "queue": {
+                **{key: sum(part["queue"][key] for part in each.values()) for key in ("max_rows", "shed")},
+                "wait_ms": max(
+                    (part["queue"]["wait_ms"] for part in each.values()), key=lambda w: w["max"], default={}
+                ),
+            },
             "state": {
                 key: sum(part["state"][key] for part in each.values())
                 for key in ("max_tuples", "max_bytes", "spilled_tuples", "spilled_bytes")

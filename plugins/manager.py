@@ -101,7 +101,7 @@ class StrategyManager:
         except ValidationError as error:
             faults = error.errors()
             first = next((f for f in faults if f["type"] == "extra_forbidden"), faults[0])
-            option = str(first["loc"][0]) if first["loc"] else None
+            option = ".".join(option_path(first["loc"])) or None
             raise OptionError(_option_fault(strategy, option, first), option) from None
 
     def _add(self, module: Any, plugin: str, source: str) -> None:
@@ -136,9 +136,20 @@ def _checked(strategy: Any, base: type[Strategy], stage: str) -> type[Strategy]:
     return strategy
 
 
+def option_path(loc: Iterable[str | int]) -> tuple[str, ...]:
+    """Return where a fault is, without what pydantic says of the alternatives that it has tried."""
+    return tuple(
+        str(part)
+        for part in loc
+        if str(part) not in ("str", "int") and not str(part).startswith(("dict[", "function-"))
+    )
+
+
 def _option_fault(strategy: type[Strategy], option: str | None, error: Any) -> str:
     """One wording for every bad option: must be … got …."""
     known = list(strategy.model_fields)
+    if error["type"] == "extra_forbidden" and len(error["loc"]) > 1:
+        return f"strategy {strategy.name!r} has no option {option!r}; remove it, or check the spelling."
     if error["type"] == "extra_forbidden":
         has = f"its options are {', '.join(known)}" if known else "it has no options"
         return f"strategy {strategy.name!r} has no option {option!r}; {has}."

@@ -1,4 +1,7 @@
-"""Every disorder strategy on every runner: the embedded runner's results, late rows and metrics everywhere."""
+"""Every disorder strategy on every runner: the embedded runner's results, late rows and metrics everywhere.
+
+Also a join behind a queue that sheds.
+"""
 
 import json
 
@@ -22,6 +25,7 @@ OPTIONS = {
     "heartbeat": {},
     "external": {"watermark": "w"},
 }
+QUEUE = {"strategy": "prob", "queue": {"rows": 30, "service_rate": 700, "refresh": 60}}
 
 
 def template(folder, out):
@@ -37,6 +41,11 @@ def template(folder, out):
             path = f"{out}/{name}{output}.jsonl"
             sink = {"type": "WriteToJson", "name": f"{name} to{output}", "input": f"{name}{output}"}
             nodes.append({**sink, "config": {"path": path}})
+    config = {"time": "ts", "arrival": "at", "window": "60ms", "where": "a.k = b.k", "shedding": QUEUE}
+    nodes.append({"type": "SlidingWindowJoin", "name": "slow", "input": {"a": "A", "b": "B"}, "config": config})
+    for output in ("", ".late"):
+        sink = {"type": "WriteToJson", "name": f"slow to{output}", "input": f"slow{output}"}
+        nodes.append({**sink, "config": {"path": f"{out}/slow{output}.jsonl"}})
     return read_template_text("t.yaml", json.dumps({"pipeline": {"type": "composite", "transforms": nodes}}))
 
 
@@ -63,8 +72,9 @@ def written(folder, name, run):
 @pytest.fixture(scope="module")
 def expected(folder):
     files = written(folder, "local", local.run)
-    assert len(files) == 3 * len(OPTIONS)
-    assert all(len(files[f"{name}.jsonl"]) > 500 for name in OPTIONS)
+    assert len(files) == 3 * len(OPTIONS) + 2
+    assert all(len(files[f"{name}.jsonl"]) > 500 for name in (*OPTIONS, "slow"))
+    assert sum('"shed"' in line for line in files["slow.late.jsonl"]) > 300
     return files
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Released, Snapshot
 
-_MAX_SLACKS = 4096
+_MAX_DIFFERENT = 4096
 _SHARES = 1 << 20
 """Shares of rows are counted in parts of this, so that sums are exact whatever the chunks."""
 
@@ -38,6 +38,12 @@ class Accounting:
         """Tuples that went to disk."""
         self.spilled_bytes = 0
         """Bytes that were on disk, at most."""
+        self.queued = 0
+        """Rows that waited for the join to be free, at most."""
+        self.overflowed = np.zeros(m, np.int64)
+        """Rows of each input that were shed before they reached the join."""
+        self.waits: Counter[int] = Counter()
+        """How many rows waited for how many nanoseconds until the join was free."""
         if snapshot:
             self._restore(snapshot)
 
@@ -58,6 +64,8 @@ class Accounting:
     def refuse(self, which: int, reason: str, n: int) -> None:
         """Count rows that never reach the join; those with a time are missed altogether."""
         self.reject(which, reason, n)
+        if reason == "shed":
+            self.overflowed[which] += n
         if reason != "bad_record":
             self.missed[which] += n * _SHARES
 
@@ -87,13 +95,15 @@ class Accounting:
 
     def hold(self, slack: Int64s) -> None:
         """Note the slack that each arrival met."""
-        if slack.size and slack[0] == slack[-1] and (slack == slack[0]).all():
-            self.slack[int(slack[0])] += slack.size
-        else:
-            for value, n in zip(*np.unique(slack, return_counts=True), strict=True):
-                self.slack[int(value)] += int(n)
-        if len(self.slack) > _MAX_SLACKS:
-            self._coarsen()
+        _count(self.slack, slack)
+
+    def wait(self, nanos: Int64s) -> None:
+        """Note how long rows waited until the join was free."""
+        _count(self.waits, nanos)
+
+    def queue_up(self, rows: int) -> None:
+        """Note how many rows wait until the join is free."""
+        self.queued = max(self.queued, rows)
 
     def state(self, tuples: int, nbytes: int) -> None:
         """Note how much is held."""
@@ -119,6 +129,9 @@ class Accounting:
         self.max_bytes += other.max_bytes
         self.spilled_tuples += other.spilled_tuples
         self.spilled_bytes += other.spilled_bytes
+        self.queued += other.queued
+        self.overflowed += other.overflowed
+        self.waits += other.waits
         return self
 
     def __sub__(self, before: Accounting) -> Accounting:
@@ -158,10 +171,15 @@ class Accounting:
             "results": self.results,
             "late": dict(sorted(reasons.items())),
             "punctuations": {"in": int(self.punctuations.sum()), "out": self.finished},
-            "slack_ms": self._slack_ms(nanos_per_tick),
+            "slack_ms": _spread_ms(self.slack, nanos_per_tick),
             "recall_estimate": self.recall_estimate(),
+            "queue": {
+                "max_rows": self.queued,
+                "shed": int(self.overflowed.sum()),
+                "wait_ms": _spread_ms(self.waits, 1),
+            },
             "state": {
-                "max_tuples": self.max_tuples,
+                "max_tuples": self.max_tuples + self.queued,
                 "max_bytes": self.max_bytes,
                 "spilled_tuples": self.spilled_tuples,
                 "spilled_bytes": self.spilled_bytes,
@@ -169,7 +187,7 @@ class Accounting:
             "accounting": {
                 name: {
                     "input": int(self.received[i]),
-                    "joined_or_expired": int(self.in_order[i]) - self.late[i, "shed"],
+                    "joined_or_expired": int(self.in_order[i] + self.overflowed[i]) - self.late[i, "shed"],
                     "punctuations": int(self.punctuations[i]),
                     "late": {r: n for (j, r), n in sorted(self.late.items()) if j == i},
                     "balanced": self.balanced(i),
@@ -181,7 +199,8 @@ class Accounting:
     def balanced(self, which: int) -> bool:
         """Whether every row of an input is accounted for: in order, a punctuation, or late with a reason."""
         late = sum(n for (j, reason), n in self.late.items() if j == which and reason != "shed")
-        return int(self.received[which]) == int(self.in_order[which] + self.punctuations[which]) + late
+        rest = self.in_order[which] + self.punctuations[which] + self.overflowed[which]
+        return int(self.received[which]) == int(rest) + late
 
     def snapshot(self) -> Snapshot:
         return {
@@ -195,6 +214,9 @@ class Accounting:
             "results": self.results,
             "max": [self.max_tuples, self.max_bytes],
             "spilled": [self.spilled_tuples, self.spilled_bytes],
+            "queued": self.queued,
+            "overflowed": self.overflowed.copy(),
+            "waits": [[k, n] for k, n in self.waits.items()],
         }
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -208,26 +230,37 @@ class Accounting:
         self.results = snapshot["results"]
         self.max_tuples, self.max_bytes = snapshot["max"]
         self.spilled_tuples, self.spilled_bytes = snapshot["spilled"]
+        self.queued = snapshot["queued"]
+        self.overflowed[:] = snapshot["overflowed"]
+        self.waits = Counter({k: n for k, n in snapshot["waits"]})
 
-    def _coarsen(self) -> None:
-        """Round slacks to three digits once there are too many different ones."""
-        rounded: Counter[int] = Counter()
-        for value, n in self.slack.items():
-            rounded[int(float(f"{value:.2e}"))] += n
-        self.slack = rounded
 
-    def _slack_ms(self, nanos_per_tick: int) -> dict[str, float]:
-        if not self.slack:
-            return {"mean": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0}
-        values, counts = map(np.array, zip(*sorted(self.slack.items()), strict=True))
-        ms = values * (nanos_per_tick / 1e6)
-        share = np.cumsum(counts) / counts.sum()
-        return {
-            "mean": float((ms * counts).sum() / counts.sum()),
-            "p50": float(ms[np.searchsorted(share, 0.5)]),
-            "p99": float(ms[np.searchsorted(share, 0.99)]),
-            "max": float(ms[-1]),
-        }
+def _count(seen: Counter[int], values: Int64s) -> None:
+    """Count lengths of time; once there are too many different ones, they are rounded to three digits."""
+    if values.size and values[0] == values[-1] and (values == values[0]).all():
+        seen[int(values[0])] += values.size
+    else:
+        for value, n in zip(*np.unique(values, return_counts=True), strict=True):
+            seen[int(value)] += int(n)
+    if len(seen) > _MAX_DIFFERENT:
+        counted = list(seen.items())
+        seen.clear()
+        for value, n in counted:
+            seen[int(float(f"{value:.2e}"))] += n
+
+
+def _spread_ms(seen: Counter[int], nanos: int) -> dict[str, float]:
+    if not seen:
+        return {"mean": 0.0, "p50": 0.0, "p99": 0.0, "max": 0.0}
+    values, counts = map(np.array, zip(*sorted(seen.items()), strict=True))
+    ms = values * (nanos / 1e6)
+    share = np.cumsum(counts) / counts.sum()
+    return {
+        "mean": float((ms * counts).sum() / counts.sum()),
+        "p50": float(ms[np.searchsorted(share, 0.5)]),
+        "p99": float(ms[np.searchsorted(share, 0.99)]),
+        "max": float(ms[-1]),
+    }
 
 
 def partners_gone(released: Released, windows: tuple[int, ...], on_t: int) -> tuple[Float64s, int]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import UNBOUNDED
 from slackwater.plugins.options import Duration
+from slackwater.plugins.shedding.queue_options import Queue
 from slackwater.transforms.config import DisorderConfig, JoinConfig, OperatorConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.time_unit import NANOS, finest_unit
@@ -64,6 +65,37 @@ def _check_arrival(name: str, column: str, schema: pa.Schema) -> None:
     type_ = schema.field(column).type
     if not (pa.types.is_integer(type_) or pa.types.is_timestamp(type_) or pa.types.is_null(type_)):
         raise ConfigError(f"column {column!r} of input {name!r} must be an integer, got {type_}", "arrival")
+
+
+def arrival_nanos(queue: Queue, columns: Sequence[str], schemas: Mapping[str, pa.Schema], unit: str) -> int:
+    """Return the nanoseconds of a tick of the arrival columns; raise ConfigError if they are no times alike."""
+    types = {name: s.field(c).type for (name, s), c in zip(schemas.items(), columns, strict=True)}
+    of_numbers = queue.arrival_unit or unit
+    units = {name: str(getattr(type_, "unit", of_numbers)) for name, type_ in types.items()}
+    first = next(iter(units))
+    for name, found in units.items():
+        if found != units[first] or kind_of_times(types[name]) not in ("any", kind_of_times(types[first])):
+            raise ConfigError(
+                f"input {first!r} has times of arrival of type {types[first]} and input {name!r} of type "
+                f"{types[name]}; a queue needs them alike: store them the same way",
+                "arrival",
+            )
+    return NANOS[units[first]]
+
+
+def check_queue(
+    queue: Queue | None, columns: Sequence[str] | None, schemas: Mapping[str, pa.Schema], unit: str
+) -> None:
+    """Raise ConfigError if rows do not say when they came and a queue has to know."""
+    if queue is None:
+        return
+    if columns is not None:
+        arrival_nanos(queue, columns, schemas, unit)
+    elif queue.service_rate is not None:
+        raise ConfigError(
+            "a rate goes by times of arrival; name their column with arrival, or leave service_rate out",
+            *("shedding", "queue", "service_rate"),
+        )
 
 
 def windows_of(config: JoinConfig, names: Sequence[str], unit: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from slackwater.plugins.documented import Documented
+from slackwater.plugins.manager import option_path
 from slackwater.plugins.options import Duration
 from slackwater.transforms.errors import ConfigError
 
@@ -176,11 +177,7 @@ def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
     """Return the first fault of a validation in one sentence."""
     faults = error.errors()
     first = next((f for f in faults if f["type"] == "extra_forbidden"), faults[0])
-    path = tuple(
-        str(part)
-        for part in first["loc"]
-        if str(part) not in ("str", "int") and not str(part).startswith(("dict[", "function-"))
-    )
+    path = option_path(first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         message = f"is not a setting; known settings: {', '.join(model.model_fields)}"

@@ -80,6 +80,25 @@ class CellEncoder:
                 nulls |= (~valid_mask(column)).astype(np.uint64) << np.uint64(c)
         return cells, nulls
 
+    def encode_lasting(
+        self, which: int, batch: pa.RecordBatch, columns: Mapping[int, str] | None = None
+    ) -> tuple[Int64s, UInt64s]:
+        """As ``encode``, but with cells as ``lasting`` returns them; no text is taken into the dictionary."""
+        texts = self.text_cells(which)
+        layout = self._layout[which]
+        names = {c: cell.column for c, cell in enumerate(layout)} if columns is None else dict(columns)
+        cells, nulls = self.encode(which, batch, {c: name for c, name in names.items() if c not in texts})
+        for c in texts:
+            if c in names:
+                column = batch.column(names[c])
+                valid = valid_mask(column) & (not pa.types.is_null(column.type))
+                if valid.any():
+                    hashes = np.empty(len(column), np.int64)
+                    strings.hash_strings(*text_buffers(plain(column)), hashes)
+                    cells[valid, c] = hashes[valid]
+                nulls |= (~valid).astype(np.uint64) << np.uint64(c)
+        return cells, nulls
+
     def text_cells(self, which: int) -> list[int]:
         """Which cells of an input hold dictionary codes."""
         return [c for c, cell in enumerate(self._layout[which]) if cell.kind == "text"]

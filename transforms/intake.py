@@ -22,6 +22,8 @@ class Chunk(NamedTuple):
     input: Int8s
     arrival: Int64s
     batches: list[pa.RecordBatch]
+    came: Int64s | None = None
+    """Of a live input, when each came by the engine's clock, in microseconds; None in a replay."""
 
 
 class Refused(NamedTuple):

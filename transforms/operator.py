@@ -7,7 +7,7 @@ are cut changes no result.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ from slackwater.transforms.delivery import RESULTS_AT_ONCE, Delivery
 from slackwater.transforms.disk import RowDisk
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.finished import finished_batch
-from slackwater.transforms.intake import Chunk, Intake
+from slackwater.transforms.input_queue import InputQueue
+from slackwater.transforms.intake import Chunk, Intake, Refused
 from slackwater.transforms.late_rows import LateRows
 from slackwater.transforms.outputs import Counts, Outputs, late_batch
 from slackwater.transforms.pacing import Pacing
@@ -73,6 +74,7 @@ class Operator:
             self._disk = RowDisk(plan, self._rows.stores, self._encoder, self._overflowing.directory)
             self._overflowing.use_disk(self._disk)
         self.accounting = Accounting(plan.inputs, state.get("accounting"))
+        self.queue = InputQueue.of(plan, self._encoder, self.accounting, state.get("queue"))
         self.seconds = {"kernel": 0.0, "materialise": 0.0, "adapt": 0.0}
         """Time spent buffering and joining, making result rows of what was found, and adapting."""
         self._pacing = Pacing(
@@ -88,11 +90,23 @@ class Operator:
         """Take arrivals; return the results they complete and the rows they prove late."""
         out = Outputs.empty()
         self.accounting.receive(chunk.input)
+        if self.queue is None:
+            self._take(out, chunk)
+        else:
+            for served, shed in self.queue.serve(chunk, self._join, lambda: self._on_t):
+                self._take(out, served, shed)
+        self._write_rest(out)
+        self._note_state()
+        self._compact()
+        return out
+
+    def _take(self, out: Outputs, chunk: Chunk, shed: Sequence[Refused] = ()) -> None:
+        """Let rows in whose turn has come, but for those that the guard refuses."""
         taken = self._intake.take(chunk)
-        for which, reason, ts, arrival, rows in taken.refused:
+        for which, reason, ts, arrival, rows in (*shed, *taken.refused):
             self.accounting.refuse(which, reason, rows.num_rows)
             out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, rows))
-            if self._archive is not None and reason == "too_late" and ts is not None:
+            if self._archive is not None and reason in ("too_late", "shed") and ts is not None:
                 self._archive.missed(which, rows, ts)
         arrivals = self._rows.add(taken, self._shows_cells)
         codes = taken.seq * 8 + taken.source
@@ -109,10 +123,6 @@ class Operator:
                 self._pacing.release(newest[part][emitted.at] - emitted.ts)
             self._process(out, emitted, before + emitted.at - np.arange(emitted.at.size))
         self._deliver(out)
-        self._write_rest(out)
-        self._note_state()
-        self._compact()
-        return out
 
     def finish(self) -> Outputs:
         """Release everything that is held, in timestamp order: the inputs have ended."""
@@ -124,6 +134,8 @@ class Operator:
     def finishing(self) -> Iterator[Outputs]:
         """As ``finish``, in parts: what a join has on disk may be more than fits into memory."""
         out = Outputs.empty()
+        if self.queue is not None:
+            self._take(out, self.queue.drain())
         emitted = self._buffer.drain()
         self._process(out, emitted, np.arange(emitted.ts.size)[::-1])
         if self._promises is not None:
@@ -168,6 +180,7 @@ class Operator:
         windows = int(getattr(self._join, "nbytes", 0))
         windows += 0 if self._promises is None else self._promises.nbytes
         windows += 0 if self._archive is None else self._archive.nbytes
+        windows += 0 if self.queue is None else self.queue.nbytes
         return windows + self._buffer.nbytes + self._rows.nbytes
 
     def snapshot(self) -> Snapshot:
@@ -186,6 +199,7 @@ class Operator:
             "on_t": self._on_t,
             **({} if self._promises is None else {"promises": self._promises.snapshot()}),
             **({} if self._archive is None else {"archive": self._archive.snapshot()}),
+            **({} if self.queue is None else {"queue": self.queue.snapshot()}),
             **self._pacing.snapshot(),
         }
 

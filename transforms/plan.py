@@ -19,8 +19,9 @@ from slackwater.plugins.contract import (
     SheddingStrategy,
 )
 from slackwater.plugins.manager import OptionError, manager
+from slackwater.plugins.shedding.queue_options import Queue
 from slackwater.transforms.archive_directory import bind_archive
-from slackwater.transforms.binding import bind_times, columns_of, kind_of_times, windows_of
+from slackwater.transforms.binding import bind_times, check_queue, columns_of, kind_of_times, windows_of
 from slackwater.transforms.condition import Cell, Condition
 from slackwater.transforms.config import DisorderConfig, JoinConfig
 from slackwater.transforms.errors import ConfigError
@@ -231,6 +232,11 @@ class JoinPlan:
         return pa.RecordBatch.from_arrays([*columns, ts], schema=self.result_schema)
 
     @property
+    def queue(self) -> Queue | None:
+        """The queue in front of the join, where the shedding strategy has one."""
+        return getattr(self.shedding, "queue", None)
+
+    @property
     def watermark_columns(self) -> tuple[str, ...] | None:
         """Column of each input that the disorder strategy reads watermarks from."""
         given = self.disorder.watermark_columns
@@ -273,6 +279,7 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
         join=make_strategy("join", config.join),
         shedding=make_strategy("shedding", config.shedding),
     )
+    check_queue(plan.queue, arrival, schemas, unit)
     if config.window is None and plan.join.needs_window:
         raise ConfigError(f"is missing; strategy {plan.join.name!r} cannot do without, add it", "window")
     if config.window is not None and not plan.join.takes_window:

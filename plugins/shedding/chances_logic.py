@@ -22,6 +22,8 @@ class ChancesLogic:
     An input that is linked to the tuple's in no way counts for nothing: it is the same for all.
     """
 
+    scores_are_chances = True
+
     def __init__(
         self, options: ByChance, setting: Setting, decays: bool, snapshot: Snapshot | None = None
     ) -> None:

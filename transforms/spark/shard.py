@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import Snapshot
+from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.transforms import ipc
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.accounting import Accounting
@@ -53,6 +54,7 @@ class Shard:
         self._operator = open_operator(plan, snapshot["operator"] if snapshot else None, number)
         self._waiting: list[pa.RecordBatch | None] = [None] * len(plan.inputs)
         self._numbered = int(snapshot["numbered"]) if snapshot else 0
+        self._taken = int(snapshot["taken"]) if snapshot else 0
         if snapshot:
             self._waiting = [from_blob(blob) if blob else None for blob in snapshot["waiting"]]
         self.ended = False
@@ -64,6 +66,7 @@ class Shard:
             rows: packed rows in any order.
             last: whether every input ends with these rows; marks may say so too.
         """
+        started = time.perf_counter()
         batches, marks = self._gather(rows)
         if marks is not None and (marks == ENDED).all():
             last = True
@@ -77,8 +80,14 @@ class Shard:
             self._numbered = max(
                 (int(arrival.max()) + 1 for arrival in arrivals if arrival.size), default=self._numbered
             )
-        for chunk in _steps(in_arrival_order(batches, arrivals)):
-            yield from _packed(self._operator.push(chunk))
+        chunk = in_arrival_order(batches, arrivals)
+        if marks is None and not last:
+            chunk = chunk._replace(came=self._since_last(chunk.input.size))
+        for step in _steps(chunk):
+            yield from _packed(self._operator.push(step))
+        queue = getattr(self._operator, "queue", None)
+        if queue is not None and chunk.came is not None:
+            queue.measure(time.perf_counter() - started)
         if last:
             for outputs in self._operator.finishing():
                 yield from _packed(outputs)
@@ -90,7 +99,8 @@ class Shard:
         """Everything needed to go on in another process."""
         waiting = [b"" if batch is None else ipc.to_bytes(batch) for batch in self._waiting]
         operator = self._operator.snapshot()
-        return snapshots.dumps({"operator": operator, "waiting": waiting, "numbered": self._numbered})
+        own = {"numbered": self._numbered, "taken": self._taken}
+        return snapshots.dumps({"operator": operator, "waiting": waiting, **own})
 
     def give_up_disk(self) -> bool:
         """Remove what is on disk, which the snapshot has; return whether there was any: this is no use then."""
@@ -103,6 +113,12 @@ class Shard:
     def restore(cls, plan: JoinPlan, snapshot: bytes, number: int = 0) -> Shard:
         """Return the shard as it was when the snapshot was taken."""
         return cls(plan, snapshots.loads(snapshot), number)
+
+    def _since_last(self, n: int) -> Int64s:
+        """Return when the rows of a micro-batch came: one after the other since the one before was taken."""
+        now = time.time_ns() // 1000
+        before, self._taken = self._taken or now, now
+        return before + (now - before) * np.arange(1, n + 1) // max(1, n)
 
     def _gather(self, rows: Iterable[Packed]) -> tuple[list[pa.RecordBatch], Any]:
         """Return one batch per input, what waited first, and the marks if there are any."""
@@ -161,4 +177,5 @@ def _steps(chunk: Chunk) -> Iterator[Chunk]:
         counts = np.bincount(chunk.input[part], minlength=len(taken))
         batches = [b.slice(int(a), int(n)) for b, a, n in zip(chunk.batches, taken, counts, strict=True)]
         taken += counts
-        yield Chunk(chunk.input[part], chunk.arrival[part], batches)
+        came = None if chunk.came is None else chunk.came[part]
+        yield Chunk(chunk.input[part], chunk.arrival[part], batches, came)
