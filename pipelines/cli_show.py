@@ -70,6 +70,9 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     if queue.get("max_rows"):
         waits = ", ".join(f"{key} {value:,g} ms" for key, value in queue["wait_ms"].items())
         yield "queue", f"at most {queue['max_rows']:,} rows, {queue['shed']:,} shed, wait {waits}"
+    missed = summary.get("missed") or {}
+    if missed.get("shed"):
+        yield "missed (estimated)", f"{missed['late']:,} by disorder, {missed['shed']:,} by shedding"
     state = summary.get("state") or {}
     if state:
         yield "state", f"at most {state['max_tuples']:,} tuples, {state['max_bytes'] / 1e6:,.1f} MB"

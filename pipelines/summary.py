@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from slackwater.plugins.disorder.budget import LEAST_LEFT, NEARLY
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.time_unit import NANOS
@@ -38,6 +40,9 @@ def summarise(
                 (p["recall_estimate"] for p in each.values() if p["recall_estimate"] is not None),
                 default=None,
             ),
+            "missed": {
+                way: sum(part.get("missed", {}).get(way, 0) for part in each.values()) for way in ("late", "shed")
+            },
             "queue": {
                 **{key: sum(part["queue"][key] for part in each.values()) for key in ("max_rows", "shed")},
                 "wait_ms": max(
@@ -58,6 +63,7 @@ def summarise(
         "warnings": [
             *warnings,
             *(w for name, (plan, account) in joins.items() for w in _lacking(name, plan, account)),
+            *(w for name, (plan, account) in joins.items() for w in _short_of_memory(name, plan, account)),
         ],
     }
 
@@ -75,3 +81,35 @@ def _lacking(name: str, plan: JoinPlan, account: Accounting) -> Iterator[str]:
                 f"{name}: no row of input {label!r} has a time in column {plan.time_columns[i]!r} that can be "
                 "read; all are in the late output as bad_record. Check the setting time"
             )
+
+
+def _short_of_memory(name: str, plan: JoinPlan, account: Accounting) -> Iterator[str]:
+    """Say so if a recall target was not met for lack of memory, and how much it would take.
+
+    Shedding may then lose what disorder has left of the target, or half of what may be lost if that is more.
+    """
+    recall = getattr(getattr(plan, "disorder", None), "recall", None)
+    memory = getattr(getattr(plan, "shedding", None), "memory", None)
+    got, missed = account.recall_estimate(), account.missed_results()
+    if recall is None or memory is None or got is None or not missed["shed"]:
+        return
+    true, may_miss = account.results + sum(missed.values()), 1 - recall
+    share = missed["shed"] / true
+    if share > may_miss or (got < NEARLY * recall and share > LEAST_LEFT * may_miss):
+        times = account.memory_for(max(may_miss * true - missed["late"], may_miss * true / 2))
+        enough = (
+            f"about {_size(memory, times)} would do" if times < float("inf") else "it would take many times that"
+        )
+        yield (
+            f"{name}: recall {got:.3f} instead of {recall:g}, as shedding cost {share:.1%} of the results: "
+            f"memory of {_size(memory)} is too small; {enough}"
+        )
+
+
+def _size(memory: int, times: float = 1.0) -> str:
+    """Return a multiple of a memory in the unit in which it was given, rounded up to two digits."""
+    if times == 1.0:
+        return f"{memory:,} tuples"
+    tuples = math.ceil(memory * times)
+    unit = 10 ** max(0, len(str(tuples)) - 2)
+    return f"{-(-tuples // unit) * unit:,} tuples"

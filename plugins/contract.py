@@ -229,6 +229,8 @@ class Feedback(NamedTuple):
     late: Bools
     join_size: Int64s
     cross_size: Float64s
+    shed_size: Float64s | None = None
+    """Results that each tuple did not complete because members had been shed, estimated; None where none are."""
 
 
 class Tuples(NamedTuple):
@@ -320,7 +322,10 @@ class LimitedJoinLogic(JoinLogic, Protocol):
 
 @runtime_checkable
 class SheddingLogic(Protocol):
-    """Says which tuples are worth keeping."""
+    """Says which tuples are worth keeping.
+
+    With an attribute ``scores_are_chances = True``, scores are in proportion to the results to expect.
+    """
 
     decays: bool
     """True where the score is to be multiplied by the remaining lifetime."""

@@ -146,8 +146,8 @@ def test_waiting_rows_are_judged_by_the_partners_they_have_and_may_expect(data):
     shedding = {"strategy": "prob", "estimate": "exact", "queue": queue}
     plan = plan_of(TIMED, 2, window="1d", where="a.k = b.k", arrival="at", shedding=shedding)
     encoder = CellEncoder(plan.condition, list(plan.schemas.values()))
-    # A look lasts longer once much is held: then the model looks as often only if little is.
-    small = arrivals[: 4 * look]
+    # Looks are further apart once much is held; the model does not know of that.
+    small = arrivals[: 2 * look + 20]
     model = queue_up(small, rows, 300, 1000, score, look)
     join, shed = Everything(), []
     waiting = InputQueue(plan, encoder, Accounting(plan.inputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Released
 _MAX_DIFFERENT = 4096
 _SHARES = 1 << 20
 """Shares of rows are counted in parts of this, so that sums are exact whatever the chunks."""
+MORE_MEMORY: Final = np.append(0.0, 2.0 ** np.arange(-4, 8, 0.25))
+"""Shares of the memory by which it might have been larger, for which ``Accounting.still_shed`` is kept."""
+_BY_DISORDER, _BY_SHEDDING = range(2)
 
 
 class Accounting:
@@ -22,14 +25,21 @@ class Accounting:
         m = len(inputs)
         self.received = np.zeros(m, np.int64)
         self.in_order = np.zeros(m, np.int64)
-        self.missed = np.zeros(m)
-        """Rows of each input that came too late, each as the share of its partners that had gone by."""
+        self.missed = np.zeros((2, m))
+        """Rows of each input that came too late, each as the share of its partners that had gone by; and those
+        that were shed before they reached the join."""
         self.late: Counter[tuple[int, str]] = Counter()
         self.punctuations = np.zeros(m, np.int64)
         """Rows of each input that were punctuations, not tuples."""
         self.finished = 0
         """Punctuations that left."""
         self.results = 0
+        self.shed = 0.0
+        """Results that tuples in order did not complete because members had been shed (``transforms.shadow``)."""
+        self.shed_by = ""
+        """How these were found."""
+        self.still_shed = np.zeros(MORE_MEMORY.size)
+        """Of these, how many would have been missed with that much more memory, of each of ``MORE_MEMORY``."""
         self.slack: Counter[int] = Counter()
         """How many arrivals met which slack, in ticks."""
         self.max_tuples = 0
@@ -67,7 +77,7 @@ class Accounting:
         if reason == "shed":
             self.overflowed[which] += n
         if reason != "bad_record":
-            self.missed[which] += n * _SHARES
+            self.missed[_BY_SHEDDING if reason == "shed" else _BY_DISORDER, which] += n * _SHARES
 
     def join(self, inputs: Int8s, late: Bools, gone: Float64s, join_size: Int64s) -> None:
         """Count tuples that reached the join, and what they gave.
@@ -83,7 +93,7 @@ class Accounting:
         if late.any():
             too_late = np.bincount(inputs[late], minlength=m)
             total = total - too_late
-            self.missed += np.bincount(inputs[late], weights=np.rint(gone * _SHARES), minlength=m)
+            self.missed[_BY_DISORDER] += np.bincount(inputs[late], weights=np.rint(gone * _SHARES), minlength=m)
             for i, n in enumerate(too_late):
                 self.reject(i, "too_late", int(n))
         self.in_order += total
@@ -125,6 +135,9 @@ class Accounting:
         self.finished += other.finished
         self.slack += other.slack
         self.results += other.results
+        self.shed += other.shed
+        self.shed_by = self.shed_by or other.shed_by
+        self.still_shed += other.still_shed
         self.max_tuples += other.max_tuples
         self.max_bytes += other.max_bytes
         self.spilled_tuples += other.spilled_tuples
@@ -144,22 +157,46 @@ class Accounting:
         part.punctuations = self.punctuations - before.punctuations
         part.finished = self.finished - before.finished
         part.results = self.results - before.results
+        part.shed = self.shed - before.shed
         return part
 
     def mark(self) -> Accounting:
         """Return an account to subtract later; slack and state are not part of it."""
         return self - Accounting(self.inputs)
 
-    def recall_estimate(self) -> float | None:
-        """Produced results over produced and missed ones, or None if there is nothing to go by.
+    def missed_results(self) -> dict[str, float]:
+        """Return how many results were missed, estimated: ``late`` for disorder, ``shed`` for lack of memory.
 
         A row that came too late is taken to belong to as many results as the average row of its input that
-        came in time, less the share that it can still complete from its window.
+        came in time, less the share that it can still complete from its window. So is a row that was shed before
+        it reached the join.
         """
-        if not self.results:
+        possible = self.results + self.shed
+        shares = np.divide(
+            self.missed / _SHARES, self.in_order, out=np.zeros_like(self.missed), where=self.in_order > 0
+        )
+        late, unseen = (shares.sum(axis=1) * possible).tolist()
+        return {"late": late, "shed": self.shed + unseen}
+
+    def recall_estimate(self) -> float | None:
+        """Produced results over produced and missed ones, or None if there is nothing to go by."""
+        missed = sum(self.missed_results().values())
+        if not self.results and not missed:
             return None if self.late else 1.0
-        missed = sum(self.missed[i] / _SHARES * self.results / n for i, n in enumerate(self.in_order) if n > 0)
         return float(self.results / (self.results + missed))
+
+    def memory_for(self, shed: float) -> float:
+        """Return how many times the memory would lose no more than ``shed`` results by shedding, at least 1.
+
+        Infinite where that is more than there is an estimate for.
+        """
+        if self.shed <= shed:
+            return 1.0
+        # An estimate from samples may rise where it should fall.
+        still = np.minimum.accumulate(self.still_shed)
+        if still[-1] > shed:
+            return float("inf")
+        return float(1 + np.interp(-shed, -still, MORE_MEMORY))
 
     def summary(self, nanos_per_tick: int) -> dict[str, Any]:
         """The part of the summary that the operator knows."""
@@ -178,6 +215,7 @@ class Accounting:
                 "shed": int(self.overflowed.sum()),
                 "wait_ms": _spread_ms(self.waits, 1),
             },
+            "missed": {**{way: round(n) for way, n in self.missed_results().items()}, **self._found_by()},
             "state": {
                 "max_tuples": self.max_tuples + self.queued,
                 "max_bytes": self.max_bytes,
@@ -212,6 +250,8 @@ class Accounting:
             "punctuations": self.punctuations.copy(),
             "finished": self.finished,
             "results": self.results,
+            "shed": [self.shed, self.shed_by],
+            "still_shed": self.still_shed.copy(),
             "max": [self.max_tuples, self.max_bytes],
             "spilled": [self.spilled_tuples, self.spilled_bytes],
             "queued": self.queued,
@@ -228,11 +268,16 @@ class Accounting:
         self.punctuations[:] = snapshot["punctuations"]
         self.finished = snapshot["finished"]
         self.results = snapshot["results"]
+        self.shed, self.shed_by = snapshot["shed"]
+        self.still_shed[:] = snapshot["still_shed"]
         self.max_tuples, self.max_bytes = snapshot["max"]
         self.spilled_tuples, self.spilled_bytes = snapshot["spilled"]
         self.queued = snapshot["queued"]
         self.overflowed[:] = snapshot["overflowed"]
         self.waits = Counter({k: n for k, n in snapshot["waits"]})
+
+    def _found_by(self) -> dict[str, str]:
+        return {"shed_by": self.shed_by} if self.shed_by else {}
 
 
 def _count(seen: Counter[int], values: Int64s) -> None:

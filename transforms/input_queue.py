@@ -19,7 +19,7 @@ from slackwater.transforms.binding import arrival_nanos
 from slackwater.transforms.encode import CellEncoder, grown
 from slackwater.transforms.intake import Chunk, Refused
 from slackwater.transforms.kernels import queueing as kernel
-from slackwater.transforms.kernels.score_heap import ScoreHeaps
+from slackwater.transforms.kernels.score_heap import COLUMNS, RANK, ScoreHeaps, ranks
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.punctuating import marked
 from slackwater.transforms.rowstore import Beside, RowStore
@@ -45,7 +45,8 @@ class _Rows(NamedTuple):
     clock: Int64s
     known: Bools
     """Whether it has an event time; what has none is no work."""
-    score: Float64s
+    rank: Int64s
+    """Of its score."""
 
     def part(self, which: slice) -> _Rows:
         return _Rows._make(array[which] for array in self)
@@ -96,7 +97,7 @@ class InputQueue:
         self._q = _empty()
         if snapshot:
             self._reserve(len(state["score"]))
-            kernel.restore(self._q, *(np.array(state[name]) for name in ("code", "ts", "came", "score")))
+            kernel.restore(self._q, *(np.array(state[name]) for name in ("code", "ts", "came", "rank")))
             self._q.state[[kernel.CLOCK, kernel.DEBT]] = state["clock"]
 
     def __len__(self) -> int:
@@ -165,7 +166,7 @@ class InputQueue:
 
     def snapshot(self) -> Snapshot:
         self._forget(force=True)
-        slots, scores = self._waiting()
+        slots, rank = self._waiting()
         row = self._q.slots[slots]
         return {
             "logic": self._logic.snapshot(),
@@ -179,7 +180,7 @@ class InputQueue:
             "code": row[:, kernel.SEQ] * 8 + row[:, kernel.OWNER],
             "ts": row[:, kernel.TS].copy(),
             "came": row[:, kernel.CAME].copy(),
-            "score": scores,
+            "rank": rank,
             "clock": self._q.state[[kernel.CLOCK, kernel.DEBT]].copy(),
         }
 
@@ -199,18 +200,18 @@ class InputQueue:
             none = np.zeros(at.size, np.int64)
             mark = marked(self._plan.marks, i, batch)
             store.append(batch, Beside(seq, ts[at], chunk.arrival[at], none, none != 0, mark, cells, nulls))
-        return _Rows(code, ts, np.ascontiguousarray(clock), known, np.empty(n))
+        return _Rows(code, ts, np.ascontiguousarray(clock), known, np.empty(n, np.int64))
 
     def _serve(self, rows: _Rows, whole: Chunk | None) -> tuple[Chunk, list[Refused]]:
         """Serve and shed what is due with some arrivals; ``whole`` is a chunk that has nothing but these."""
         n = rows.ts.size
         self._arrived += np.bincount(self._counts_as[rows.code & 7], minlength=self._arrived.size)
-        rows.score[:] = self._scores(rows.code, rows.ts, rows.known, learn=True)
+        rows.rank[:] = ranks(self._scores(rows.code, rows.ts, rows.known, learn=True))
         self._reserve(min(len(self) + n, self._options.rows))
         size = len(self) + n
         code, wait, gone = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(n, np.int64)
         n_out, n_gone = kernel.serve(
-            self._q, self._options.rows, *self._pace(), rows.code, rows.ts, rows.clock, rows.score, rows.known,
+            self._q, self._options.rows, *self._pace(), rows.code, rows.ts, rows.clock, rows.rank, rows.known,
             code, wait, gone,
         )  # fmt: skip
         code, wait, gone = code[:n_out], wait[:n_out], gone[:n_gone]
@@ -261,7 +262,7 @@ class InputQueue:
     def _look(self, join: JoinLogic, on_t: int) -> None:
         """See what the join holds, and score all that wait anew."""
         self._now = on_t
-        self._until_look = max(self._options.refresh, join.live() // 4)
+        self._until_look = max(self._options.refresh, join.live() // 2)
         if self._by_partners:
             held = join.held()
             cells = self._encoder.lasting(held.input, held.cells)
@@ -271,7 +272,7 @@ class InputQueue:
             slots, _ = self._waiting()
             row = self._q.slots[slots]
             code, known = row[:, kernel.SEQ] * 8 + row[:, kernel.OWNER], np.ones(slots.size, np.bool_)
-            kernel.renew(self._q, slots, self._scores(code, row[:, kernel.TS], known, learn=False))
+            kernel.renew(self._q, slots, ranks(self._scores(code, row[:, kernel.TS], known, learn=False)))
 
     def _pace(self) -> tuple[int, int]:
         """Return the parts of work that are done per tick of the clock, and those that a row takes."""
@@ -299,19 +300,18 @@ class InputQueue:
                 at = store.locate(np.sort(seq))
                 yield Refused(i, "shed", store.beside.ts[at], store.beside.arrival[at], store.batch(at))
 
-    def _waiting(self) -> tuple[Int64s, Float64s]:
-        """Return the slots of all that wait, in their order, and their scores."""
+    def _waiting(self) -> tuple[Int64s, Int64s]:
+        """Return the slots of all that wait, in their order, and the ranks of their scores."""
         slots = np.empty(len(self), np.int64)
         kernel.waiting(self._q, slots)
         heaps = self._q.heaps
-        return slots, heaps.score[0, heaps.place[slots]]
+        return slots, heaps.entries[0, heaps.place[slots], RANK]
 
     def _reserve(self, size: int) -> None:
         """Make room for ``size`` waiting rows."""
         slots, heaps, state = self._q
         if slots.shape[0] < size:
-            wider = {name: _wider(getattr(heaps, name), size) for name in ("score", "ts", "code", "slot")}
-            heaps = heaps._replace(place=grown(heaps.place, size), **wider)
+            heaps = heaps._replace(place=grown(heaps.place, size), entries=grown(heaps.entries[0], size)[None])
             self._q = kernel.Queue(grown(slots, size), heaps, state)
 
     def _forget(self, force: bool = False) -> None:
@@ -323,14 +323,9 @@ class InputQueue:
             store.keep(row[row[:, kernel.OWNER] == i, kernel.SEQ])
 
 
-def _wider(heap: Any, size: int) -> Any:
-    return grown(heap[0], size)[None]
-
-
 def _empty() -> kernel.Queue:
-    none = np.empty((1, 0), np.int64)
     heaps = ScoreHeaps(
-        score=np.empty((1, 0)), ts=none, code=none, slot=none, place=none[0], size=np.zeros(1, np.int64)
+        entries=np.empty((1, 0, COLUMNS), np.int64), place=np.empty(0, np.int64), size=np.zeros(1, np.int64)
     )
     state = np.zeros(kernel.STATES, np.int64)
     state[[kernel.FIRST, kernel.LAST, kernel.FREE]] = kernel.NONE

@@ -50,7 +50,9 @@ class Meter:
         """
         part = account - self._before
         self._before = account.mark()
-        recall = said.get("recall", part.recall_estimate())
+        recall = part.recall_estimate()
+        if "recall" in said:
+            recall = said["recall"] * (part.results / (part.results + part.shed) if part.shed else 1.0)
         true = said.get("true", part.results / recall if recall else None)
         row: dict[str, Any] = {
             "ts": now,

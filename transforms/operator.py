@@ -41,6 +41,7 @@ from slackwater.transforms.pacing import Pacing
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.promises import DROPPED, JOINS, MARKED, VIOLATES, Promises
 from slackwater.transforms.reorder import Emitted, ReorderBuffer
+from slackwater.transforms.shadow import Shadow
 from slackwater.transforms.shard_rows import ShardRows
 from slackwater.transforms.shedding import Shedder
 
@@ -80,6 +81,8 @@ class Operator:
         self._pacing = Pacing(
             plan, self._disorder, self.accounting, lambda: len(self._buffer), self.seconds, state
         )
+        shadow = (plan, self._shedder, self._encoder, self._rows, self.accounting, state.get("shadow"))
+        self._shadow = None if self._shedder.memory is None else Shadow(*shadow)
         self._on_t = int(state.get("on_t", NEVER))
         self._late = LateRows(plan, self._rows.stores)
         self._delivery = Delivery(plan, self._rows.stores)
@@ -153,6 +156,8 @@ class Operator:
         self._write_rest(out)
         self._note_state()
         self._compact()
+        if self._shadow is not None:
+            self._shadow.close_run(self._join)
         if self._archive is not None:
             self._archive.close()
         for matches in () if self._overflowing is None else self._overflowing.finish():
@@ -181,6 +186,7 @@ class Operator:
         windows += 0 if self._promises is None else self._promises.nbytes
         windows += 0 if self._archive is None else self._archive.nbytes
         windows += 0 if self.queue is None else self.queue.nbytes
+        windows += 0 if self._shadow is None else self._shadow.nbytes
         return windows + self._buffer.nbytes + self._rows.nbytes
 
     def snapshot(self) -> Snapshot:
@@ -200,6 +206,7 @@ class Operator:
             **({} if self._promises is None else {"promises": self._promises.snapshot()}),
             **({} if self._archive is None else {"archive": self._archive.snapshot()}),
             **({} if self.queue is None else {"queue": self.queue.snapshot()}),
+            **({} if self._shadow is None else {"shadow": self._shadow.snapshot()}),
             **self._pacing.snapshot(),
         }
 
@@ -240,11 +247,11 @@ class Operator:
 
     def _sort(
         self, out: Outputs, released: Released, source: Int8s, gone: Float64s, level: Int64s, on_t: int
-    ) -> tuple[Bools, tuple[Int64s, Float64s]]:
+    ) -> tuple[Bools, list[Any]]:
         """Join what punctuations allow; ``source`` is the input by which each row came.
 
-        Returns which rows are tuples that contradict none in order, and the join and cross sizes of these; the
-        late ones among them that match a punctuation miss all their partners.
+        Returns which rows are tuples that contradict none in order, and of these what ``_join_rows`` returns;
+        the late ones among them that match a punctuation miss all their partners.
         """
         assert self._promises is not None
         mark = self._rows.marks(released, source)
@@ -263,9 +270,10 @@ class Operator:
             released = released.part(joins)
             level = level if self._shedder.memory is None else self._shedder.levels(level, joins)
         joined = self._join_rows(out, released, punctuations, level, on_t)
-        join_size, cross_size = np.zeros(joins.size, np.int64), np.zeros(joins.size)
-        join_size[joins], cross_size[joins] = joined
-        return seen, (join_size[seen], cross_size[seen])
+        sizes = [np.zeros(joins.size, size.dtype) for size in joined]
+        for all_of_them, size in zip(sizes, joined, strict=True):
+            all_of_them[joins] = size
+        return seen, [size[seen] for size in sizes]
 
     def _report(self, released: Released, which: Bools, reason: str) -> None:
         self._late.add(released.input[which], released.seq[which], reason)
@@ -278,12 +286,15 @@ class Operator:
 
     def _join_rows(
         self, out: Outputs, released: Released, punctuations: Punctuations | None, level: Int64s, on_t: int
-    ) -> tuple[Int64s, Float64s]:
-        """Step the join within its memory; return the join and cross size of each tuple."""
+    ) -> list[Any]:
+        """Step the join within its memory; return join and cross size of each tuple, and its loss by shedding."""
+        evicted: list[Evicted] = []
         sizes: list[tuple[Int64s, Float64s]] = [(np.empty(0, np.int64), np.empty(0))]
         unordered: list[tuple[Int64s, Int64s]] = []
         reorders = getattr(self._join, "reorders", False)
         started = time.perf_counter()
+        if self._shadow is not None and released.ts.size and self._shedder.begins_run(self._join):
+            self._shadow.begin(self._join)
         step = None if punctuations is None else getattr(self._join, "punctuated_step", None)
         found = self._join.step(released) if step is None else step(released, punctuations)
         if self._shedder.memory is not None:
@@ -295,6 +306,7 @@ class Operator:
                 self.accounting.state(len(self._buffer) + self._join.live(), 0)
             if matches.evicted is not None:
                 self._evict(matches.evicted)
+                evicted.append(matches.evicted)
             sizes.append((matches.join_size, matches.cross_size))
             self._take_late(out, matches)
             if self._plan.config.output == "counts":
@@ -313,8 +325,12 @@ class Operator:
             order = np.argsort(probe, kind="stable")
             self._delivery.add(rows[order], released.ts[probe[order]])
         self.seconds["kernel"] += time.perf_counter() - started
-        join_size, cross_size = map(np.concatenate, zip(*sizes, strict=True))
-        return join_size, cross_size
+        joined = [np.concatenate(size) for size in zip(*sizes, strict=True)]
+        return (
+            joined
+            if self._shadow is None
+            else [*joined, self._shadow.step(self._join, released, joined[0], evicted)]
+        )
 
     def _take_late(self, out: Outputs, matches: Matches) -> None:
         """Take what a run brings besides the results of its tuples."""
@@ -373,6 +389,7 @@ class Operator:
         disorder: Any = self._disorder
         join: Any = self._join
         held_by = [disorder.held_cells()] if self._shows_cells else []
+        held_by += [] if self._shadow is None else [self._shadow.held_cells()]
         if self._promises is not None:
             held_by.append(self._promises.held_cells())
             if hasattr(join, "held_cells"):

@@ -118,12 +118,10 @@ class Pacing:
         if self.measured:
             self._meter.release(waited)
 
-    def learn(
-        self, inputs: Int8s, ts: Int64s, delay: Int64s, late: Bools, join_size: Int64s, cross_size: Float64s
-    ) -> None:
-        """Gather what the strategy will be told of tuples when it adapts."""
+    def learn(self, inputs: Int8s, ts: Int64s, delay: Int64s, late: Bools, *sizes: Int64s | Float64s) -> None:
+        """Gather what the strategy will be told of tuples when it adapts: ``sizes`` ends as ``Feedback`` does."""
         if self._disorder.interval is not None:
-            self._feedback.append((inputs, ts, delay, late, join_size, cross_size))
+            self._feedback.append((inputs, ts, delay, late, *sizes))
 
     def finish(self, out: Outputs) -> None:
         """Write the metrics of the last interval: the inputs have ended."""

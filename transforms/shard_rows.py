@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slackwater.plugins.contract import Arrivals, Int8s, Int64s, Released, Snapshot
+from slackwater.plugins.contract import Arrivals, Evicted, Held, Int8s, Int64s, Released, Snapshot
 from slackwater.transforms.archive import Archive
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.intake import Taken
@@ -66,6 +66,18 @@ class ShardRows:
         source = (emitted.code & 7).astype(np.int8)
         tuples = Released(self._counts_as[source], emitted.code >> 3, emitted.ts, emitted.late, cells, nulls)
         return tuples, source, delay
+
+    def held(self, evicted: Evicted) -> Held:
+        """Return what joins know of rows that they had to give up."""
+        n = evicted.seq.size
+        cells = np.empty((n, self._plan.condition.width), np.int64)
+        ts, nulls = np.empty(n, np.int64), np.empty(n, np.uint64)
+        for i in range(len(self._plan.members)):
+            mine = np.flatnonzero(evicted.input == i)
+            known = self.stores[i].beside
+            at = self.stores[i].locate(evicted.seq[mine])
+            ts[mine], cells[mine], nulls[mine] = known.ts[at], known.cells[at], known.nulls[at]
+        return Held(evicted.input, evicted.seq, ts, cells, nulls)
 
     def marks(self, released: Released, source: Int8s) -> Int8s:
         """Return which kind of punctuation each row is; -1 for tuples."""

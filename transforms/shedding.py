@@ -63,6 +63,16 @@ class Shedder:
     def snapshot(self) -> Snapshot:
         return {"logic": self._logic.snapshot(), "released": self._released, "now": self._now}
 
+    def begins_run(self, join: JoinLogic) -> bool:
+        """Whether the part of ``parts`` that is being joined is the first of a run."""
+        return self._released % self._run(join) == 0
+
+    def expected(self, held: Held) -> Float64s:
+        """Return the results to expect of tuples, to scale; all the same if the strategy does not know."""
+        if not getattr(self._logic, "scores_are_chances", False):
+            return np.ones(held.ts.size)
+        return np.maximum(self._worth(self._logic.scores, held), 0.0)
+
     def parts(self, join: JoinLogic, n: int) -> Iterator[slice]:
         """Cut ``n`` tuples that reach the join where runs end."""
         start = 0
@@ -118,7 +128,6 @@ class Shedder:
         self, join: Any, released: Released, level: Int64s, room: Int64s, on_t: int
     ) -> Iterable[Matches]:
         limit = self._shares(room)
-        starts = self._released % self._run(join) == 0
         if self._allowed is None or (limit[0] < self._allowed).any():
             none = np.empty(0) if not self._released else None
             yield from join.limited_step(
@@ -129,7 +138,7 @@ class Shedder:
         if not released.ts.size:
             return
         held = None
-        if starts:
+        if self.begins_run(join):
             self._now = max(on_t, int(released.ts[0]))
             held = self._worth(self._logic.scores, join.held())
         arriving = Held(*(getattr(released, name) for name in Held._fields))

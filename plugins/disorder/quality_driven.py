@@ -28,6 +28,8 @@ class QualityDriven(DisorderStrategy):
     largest delay: K swings between nothing and everything, with the length of the period, and a rise in
     selectivity finds it low. ``keep``, the default, never aims below ``recall``; on the paper's synthetic
     streams it missed 0.99 of the recall in fewer periods, with smaller slacks.
+
+    Where rows are shed for lack of memory, what shedding costs is taken from the results that may be missed.
     """
 
     name: ClassVar[str] = "quality_driven"

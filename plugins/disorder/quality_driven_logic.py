@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slackwater.plugins.contract import Arrivals, Feedback, Int64s, Setting, Snapshot
+from slackwater.plugins.disorder.budget import ShedShare, recall_left
 from slackwater.plugins.disorder.delay_statistics import DelayStatistics
 from slackwater.plugins.disorder.productivity import ResultSizes, completed, profile
 from slackwater.transforms.kernels.recall_model import smallest_slack
@@ -23,11 +24,12 @@ class QualityDrivenLogic:
         self.interval: int | None = setting.ticks(options.interval)
         self._recall = options.recall
         self._step = setting.ticks(options.granularity)
-        self._least = self._recall if options.surplus == "keep" else 0.0
+        self._keeps = options.surplus == "keep"
         self._equal = options.selectivity == "eq"
         basic = setting.ticks(options.basic_window)
         self._delays = DelayStatistics(setting.windows, self._step, basic, state.get("delays"))
         self._sizes = ResultSizes(setting.ticks(options.period) - self.interval, state.get("sizes"))
+        self._shed = ShedShare(setting.ticks(options.period) // self.interval, state.get("shed"))
         self._slack = int(state.get("slack", 0))
         self._required = float(state.get("required", self._recall))
         self._expected = float(state.get("expected", np.nan))
@@ -40,14 +42,16 @@ class QualityDrivenLogic:
     def adapt(self, feedback: Feedback) -> None:
         """Choose K for the next interval (Alg. 3)."""
         self._delays.close_interval()
+        self._shed.add(feedback)
         joined, crossed = completed(feedback)
         self._sizes.add(feedback, joined)
         productivity = profile(feedback, joined, crossed, self._step)
         self._true = productivity.true
         if not self._true > 0:
             return
-        required = instant_recall(self._recall, self._sizes.produced, self._sizes.true, self._true)
-        self._required = max(self._least, required)
+        recall = recall_left(self._recall, self._shed.share)
+        required = instant_recall(recall, self._sizes.produced, self._sizes.true, self._true)
+        self._required = max(recall, required) if self._keeps else required
         changes, ratios = productivity.delays, productivity.selectivity_ratios()
         if self._equal:
             changes, ratios = changes[:0], np.ones(1)
@@ -66,6 +70,7 @@ class QualityDrivenLogic:
         return {
             "delays": self._delays.snapshot(),
             "sizes": self._sizes.snapshot(),
+            "shed": self._shed.snapshot(),
             "slack": self._slack,
             "required": self._required,
             "expected": self._expected,

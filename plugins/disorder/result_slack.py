@@ -28,6 +28,8 @@ class ResultSlack(DisorderStrategy):
     A period counts as met at 0.99 of the recall, the measure by which QDDH judges itself, Φ(.99Γ); one in forty
     may be missed. Where the last per cent matters, ask for that much more.
 
+    Where rows are shed for lack of memory, what shedding costs is taken from the results that may be missed.
+
     Memory is bounded by ``memory`` tuples per input, the cost of an interval by sampling.
     """
 

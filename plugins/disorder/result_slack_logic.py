@@ -17,6 +17,7 @@ from slackwater.plugins.contract import (
     Setting,
     Snapshot,
 )
+from slackwater.plugins.disorder.budget import NEARLY, ShedShare, recall_left
 from slackwater.plugins.join.mswj_logic import RUN, SlidingWindowJoinLogic
 from slackwater.transforms.kernels import needed_slack as kernel
 
@@ -37,8 +38,6 @@ KEPT_PER_INTERVAL: Final = 2000
 """Arrivals of each input that are kept in an interval, at least, if there are as many."""
 HISTORY_PERIODS: Final = 120
 """Periods whose needs decide on K."""
-NEARLY: Final = 0.99
-"""A period is met if it has this share of the recall that is wanted (QDDH's Φ(.99Γ))."""
 MAY_MISS: Final = 0.025
 """Share of the periods that may be missed."""
 MARGIN, CAUTION = 0.15, 0.2
@@ -111,6 +110,9 @@ class ResultSlackLogic:
     share of periods that may be missed, and costs a whole one if it was missed. Credit is spent by going without
     the periods that needed most, debt is paid back by keeping to all of them with a larger margin. Until a first
     period is complete, K is the largest need so far.
+
+    Where rows are shed, the recall that is left for disorder to reach is higher than the target. The past is
+    judged by the target all the same; the slack that makes the difference in the latest two periods is added.
     """
 
     needs_cells = True
@@ -143,6 +145,11 @@ class ResultSlackLogic:
         """Periods that may be missed, more than have been."""
         self._first_row: int | None = state.get("first_row")
         self._slack = int(state.get("slack", 0))
+        self._base = int(state.get("base", 0))
+        """The slack that the target asks for."""
+        self._shed = ShedShare(self._period, state.get("shed"))
+        self._left = float(state.get("left", self._recall))
+        """The recall that disorder handling must reach, given what is shed."""
         self._said: dict[str, float] = dict(state.get("said", {}))
 
     def bounds(self, arrivals: Arrivals) -> Int64s:
@@ -157,6 +164,8 @@ class ResultSlackLogic:
             max(1, self._arrived // self._kept),
         )
         self._arrived = 0
+        self._shed.add(feedback)
+        self._left = recall_left(self._recall, self._shed.share)
         if self._newest_row is None or self._first_row is None:
             return
         last = (self._frontier - self._maturity()) // self._interval - 1
@@ -175,15 +184,15 @@ class ResultSlackLogic:
             share = min(1.0, max(0.5, 1 - MAY_MISS - self._credit / CREDIT_LASTS))
             usual = int(np.quantile(self._needs, share, method="higher"))
             margin = MARGIN + CAUTION * max(0.0, -self._credit)
-            self._slack = self._spared(int(max(usual, now) * (1 + margin)))
+            self._base = self._spared(int(max(usual, now) * (1 + margin)))
         else:
-            self._slack = max(self._slack, int(now * (1 + MARGIN)))
-        self._slack = min(self._horizon, self._slack)
+            self._base = max(self._base, int(now * (1 + MARGIN)))
+        self._slack = min(self._horizon, self._base + self._makes_up())
         self._report(last)
 
     def report(self) -> dict[str, float]:
         """What the strategy thinks: K, the recall asked for, the recall it gets, the true results."""
-        return {"slack": float(self._slack), "required_recall": self._recall, **self._said}
+        return {"slack": float(self._slack), "required_recall": self._left, **self._said}
 
     def held_cells(self) -> tuple[Any, Any]:
         """Input and cells of every tuple kept: texts in them must stay known."""
@@ -202,6 +211,9 @@ class ResultSlackLogic:
             "samples": list(self._samples),
             "first_row": self._first_row,
             "slack": self._slack,
+            "base": self._base,
+            "shed": self._shed.snapshot(),
+            "left": self._left,
             "met": self._met.copy(),
             "credit": self._credit,
             "said": self._said,
@@ -236,16 +248,26 @@ class ResultSlackLogic:
     def _need(self, last: int) -> float | None:
         """Slack, at most the horizon, that gives the period up to interval ``last`` its recall; None if it had no
         results."""
-        level = NEARLY * self._recall
         summed = np.cumsum(self._rows(last, self._period))
-        if summed[-1] <= 0:
-            return None
-        return float(min(self._horizon, self._slacks[np.searchsorted(summed, level * summed[-1] * (1 - 1e-12))]))
+        return self._enough(summed, self._recall) if summed[-1] > 0 else None
+
+    def _enough(self, summed: Float64s, recall: float) -> float:
+        """Return the smallest slack, at most the horizon, with which ``recall`` counts as met."""
+        level = NEARLY * recall * summed[-1] * (1 - 1e-12)
+        return float(min(self._horizon, self._slacks[np.searchsorted(summed, level)]))
+
+    def _makes_up(self) -> int:
+        """Return how much slack it takes to lose that much less by disorder as is lost by shedding."""
+        if self._left <= self._recall:
+            return 0
+        summed = np.cumsum(self._rows(self._frontier // self._interval, 2 * self._period))
+        more = self._enough(summed, self._left) - self._enough(summed, self._recall)
+        return int(more * (1 + MARGIN))
 
     def _settle(self, last: int) -> None:
         """Book the period that ends with interval ``last``, which is complete: one of many that overlap."""
         met = self._met[np.arange(last - self._period + 1, last + 1) % len(self._met)].sum()
-        missed = met < NEARLY * self._recall * self._rows(last, self._period).sum()
+        missed = met < NEARLY * self._left * self._rows(last, self._period).sum()
         self._credit += (MAY_MISS - float(missed)) / self._period
         self._credit = min(MOST_CREDIT, max(-MOST_DEBT, self._credit))
 

@@ -22,6 +22,8 @@ class SlidingWindowJoinLogic:
     """State of one shard's m-way sliding window join."""
 
     group_columns = 5
+    visiting = False
+    """True where tuples in order only look at the windows, and those that are late fill them."""
 
     def __init__(self, setting: Setting, snapshot: Snapshot | None = None) -> None:
         m = len(setting.inputs)
@@ -86,7 +88,7 @@ class SlidingWindowJoinLogic:
         join_size, cross_size = np.zeros(end - start, np.int64), np.zeros(end - start)
         stop, found, self._now = kernel.step(
             self._w, self._plan, tuple(released), start, end, self._now, self._search, self._scratch,
-            rows, probe, join_size, cross_size,
+            rows, probe, join_size, cross_size, self.visiting,
         )  # fmt: skip
         return stop, found, join_size[: stop - start], cross_size[: stop - start]
 

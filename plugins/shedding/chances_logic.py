@@ -30,7 +30,7 @@ class ChancesLogic:
         self.memory: int | None = options.memory
         self.allocation = options.allocation
         self.decays = decays
-        self.renewal = 0 if decays else max(2 * options.memory, options.half_life // 4)
+        self.renewal = 0 if decays else max(2 * (options.memory or 0), options.half_life // 4)
         """Tuples for which scores stay good: chances change slowly, lifetimes do not."""
         own, partners = keys_of(setting)
         self._forgets = options.estimate == "decayed"

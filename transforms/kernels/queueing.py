@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from slackwater.transforms.kernels.score_heap import add, before, fill, remove
+from slackwater.transforms.kernels.score_heap import CODE, SLOT, add, before, fill, remove
 
 NONE = -1
 # Columns of a slot; the list of waiting rows is linked both ways.
@@ -43,7 +43,7 @@ def _unlink(q, slot):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _enqueue(q, code, ts, came, score):  # type: ignore[no-untyped-def]
+def _enqueue(q, code, ts, came, rank):  # type: ignore[no-untyped-def]
     """Add a row at the end."""
     slot = q.state[FREE]
     if slot == NONE:
@@ -63,7 +63,7 @@ def _enqueue(q, code, ts, came, score):  # type: ignore[no-untyped-def]
     else:
         q.slots[last, BEHIND] = slot
     q.state[LAST] = slot
-    add(q.heaps, 0, score, ts, code, slot)
+    add(q.heaps, 0, rank, ts, code, slot)
     q.state[PEAK] = max(q.state[PEAK], q.heaps.size[0])
 
 
@@ -89,7 +89,7 @@ def advance(q, ticks, pace, cost, out_code, out_wait, n_out):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
-def serve(q, capacity, pace, cost, codes, ts, clock, scores, known, out_code, out_wait, gone):  # type: ignore[no-untyped-def]
+def serve(q, capacity, pace, cost, codes, ts, clock, ranks, known, out_code, out_wait, gone):  # type: ignore[no-untyped-def]
     """Take arrivals one after the other; return how many rows have been served and how many shed.
 
     Args:
@@ -100,7 +100,7 @@ def serve(q, capacity, pace, cost, codes, ts, clock, scores, known, out_code, ou
         codes: ``seq * 8 + input`` of each arrival.
         ts: its event time.
         clock: when it came. Where that goes back, it is taken to have come when the row before did.
-        scores: the lowest leaves first, of equal ones the older.
+        ranks: of its score; the lowest leaves first, of equal ones the older.
         known: False for rows that are no work, which pass at once.
         out_code: to be written: codes in the order of service.
         out_wait: to be written: ticks from a row's arrival to its turn; -1 for rows that are no work.
@@ -125,25 +125,25 @@ def serve(q, capacity, pace, cost, codes, ts, clock, scores, known, out_code, ou
             q.state[DEBT] = cost
         else:
             if q.heaps.size[0] == capacity:
-                heaps = q.heaps
-                if before(scores[k], ts[k], codes[k], heaps.score[0, 0], heaps.ts[0, 0], heaps.code[0, 0]):
+                lowest = q.heaps.entries[0, 0]
+                if before(ranks[k], ts[k], codes[k], lowest):
                     gone[n_gone] = codes[k]
                     n_gone += 1
                     continue
-                gone[n_gone] = heaps.code[0, 0]
+                gone[n_gone] = lowest[CODE]
                 n_gone += 1
-                slot = heaps.slot[0, 0]
-                remove(heaps, 0, 0)
+                slot = lowest[SLOT]
+                remove(q.heaps, 0, 0)
                 _unlink(q, slot)
-            _enqueue(q, codes[k], ts[k], q.state[CLOCK], scores[k])
+            _enqueue(q, codes[k], ts[k], q.state[CLOCK], ranks[k])
     return n_out, n_gone
 
 
 @njit(cache=True, nogil=True)
-def restore(q, codes, ts, came, scores):  # type: ignore[no-untyped-def]
+def restore(q, codes, ts, came, ranks):  # type: ignore[no-untyped-def]
     """Let rows wait in this order. The queue is empty and has room for them."""
     for k in range(codes.size):
-        _enqueue(q, codes[k], ts[k], came[k], scores[k])
+        _enqueue(q, codes[k], ts[k], came[k], ranks[k])
 
 
 @njit(cache=True, nogil=True)
@@ -158,7 +158,7 @@ def waiting(q, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def renew(q, held, scores):  # type: ignore[no-untyped-def]
-    """Give the rows in the slots ``held``, which are all that wait, new scores."""
+def renew(q, held, ranks):  # type: ignore[no-untyped-def]
+    """Give the rows in the slots ``held``, which are all that wait, new ranks."""
     q.heaps.size[0] = 0
-    fill(q.heaps, scores, held, q.slots, TS, SEQ, OWNER)
+    fill(q.heaps, ranks, held, q.slots, TS, SEQ, OWNER)

@@ -291,13 +291,18 @@ def keep_slot(slots, late_due, late_slot, control, inputs, slot, late):  # type:
     control[i, LAST] = slot
 
 
+# fmt: off
 @njit(cache=True, nogil=True)
-def step(w, plan, released, start, end, now, search, scratch, out_rows, out_probe, join_size, cross_size):  # type: ignore[no-untyped-def]
+def step(  # type: ignore[no-untyped-def]
+    w, plan, released, start, end, now, search, scratch, out_rows, out_probe, join_size, cross_size, visiting,
+):
+    # fmt: on
     """Process released tuples ``start`` to ``end``; return (next tuple, results written, onT).
 
     Stops early only when ``out_rows`` is full; what the unfinished tuple had found is taken back, so the
     caller can go on from that tuple with an empty or a larger array. With ``out_rows`` of no rows, results
     are counted only. With ``out_probe`` of no rows nothing is probed: how a snapshot becomes windows again.
+    With ``visiting``, tuples that are in order look at the windows and leave no trace; late ones are kept.
     """
     tuple_input, tuple_seq, tuple_ts, tuple_late, cells, nulls = released
     cells, nulls = borrowed(cells), borrowed(nulls)
@@ -343,6 +348,9 @@ def step(w, plan, released, start, end, now, search, scratch, out_rows, out_prob
                 join_size[k - start] = found
                 if out_rows.shape[0] > 0:
                     n_out += found
+        if visiting and not late:
+            free_slot(slots, control, slot)
+            continue
         keep_slot(slots, late_due, late_slot, control, inputs, slot, late)
         n_indexes = inputs[i, INDEXES]
         if qualifies:
