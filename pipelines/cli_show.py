@@ -154,7 +154,8 @@ def _join_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     from slackwater.transforms.time_unit import NANOS
 
     inputs = plan.members
-    sizes = [str(Duration(ticks * NANOS[plan.unit])) for ticks in plan.windows]
+    rows = plan.setting.rows
+    sizes = [f"{n} rows" for n in rows] or [str(Duration(ticks * NANOS[plan.unit])) for ticks in plan.windows]
     yield "window", ", ".join(f"{i} {size}" for i, size in zip(inputs, sizes, strict=True))
     condition = plan.condition
     keys = [
@@ -221,6 +222,8 @@ def _type_word(annotation: Any) -> str:
     words = {
         "Duration": "duration (such as 250ms, 5s, 1m)",
         "int": "whole number",
+        "Memory": "tuples or bytes",
+        "MemoryLimit": "tuples or bytes, or {duration: tuples or bytes}",
         "float": "number",
         "str": "text",
     }

@@ -42,6 +42,7 @@ from slackwater.plugins.contract import (
     Strategy,
     Tuples,
 )
+from slackwater.plugins.options import Memory, MemoryLimit
 
 __all__ = [
     "CHECKS",
@@ -242,8 +243,8 @@ def check_shedding_logic_keeps_to_the_contract(strategy: Any) -> None:
     has_members(logic, SheddingLogic)
     memory = logic.memory
     demand(
-        memory is None or (isinstance(memory, int) and memory > 0),
-        f"memory must be None or a positive int, got {memory!r}",
+        memory is None or (isinstance(memory, int) and memory > 0) or isinstance(memory, Memory | MemoryLimit),
+        f"memory must be None, a positive int, a Memory or a MemoryLimit, got {memory!r}",
     )
     demand(isinstance(logic.decays, bool), f"decays must be True or False, got {logic.decays!r}")
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from slackwater.plugins.checks_frame import checks, demand, has_members, same, stored
 from slackwater.plugins.checks_join import Results, _brute_force, _cut, _Sample, _served, sample_released
-from slackwater.plugins.contract import Pattern, PunctuatedJoinLogic, Punctuations, Released, Setting
+from slackwater.plugins.contract import Pattern, Punctuations, Released, Setting
+from slackwater.plugins.contract_joins import PunctuatedJoinLogic
 
 
 class _Case(NamedTuple):

@@ -8,7 +8,7 @@ Event times and durations inside logic objects are integers in *ticks*: the fine
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from slackwater.plugins.documented import Documented
 
 if TYPE_CHECKING:
     from slackwater.plugins.contract_frequencies import KeyFrequencies
-    from slackwater.plugins.options import Duration
+    from slackwater.plugins.options import Duration, Memory, MemoryLimit
     from slackwater.transforms.condition import Condition
 
 Int8s = NDArray[np.int8]
@@ -31,6 +31,10 @@ Snapshot = Mapping[str, Any]
 
 NEVER = np.iinfo(np.int64).min
 """Progress of an input that has not been seen, and the bound that releases nothing."""
+
+
+Limit: TypeAlias = "int | Memory | MemoryLimit | None"
+"""How much a join may hold: a number of tuples, tuples or bytes, either by stream time, or all there is."""
 
 UNBOUNDED = 1 << 61
 """Window in ticks of a join without one: longer than any two times are apart."""
@@ -70,6 +74,8 @@ class Setting(NamedTuple):
     metadata: tuple[Metadata, ...] = ()
     frequencies: tuple[KeyFrequencies, ...] = ()
     """How often values of every key arrive, from the shedding strategy's option ``frequencies``."""
+    rows: tuple[int, ...] = ()
+    """Rows that each input's window has, where windows are of rows; those in ``windows`` are endless then."""
 
     def ticks(self, duration: Duration) -> int:
         """Return ``duration`` in ticks, rounded up."""
@@ -239,26 +245,12 @@ class Tuples(NamedTuple):
     input: Int8s
     ts: Int64s
     lifetime: Int64s
-    """Ticks until the window drops the tuple."""
+    """Ticks until the window drops the tuple; in a window of rows, how many of them."""
     cells: Int64s
     """As in ``Released``, but texts as hashes, which equal texts share for ever."""
     nulls: UInt64s
     seq: Int64s
     """Row number within the input: with ``input``, the identity of the row."""
-
-
-class Keep(NamedTuple):
-    """How much a join may hold, and what is worth how much."""
-
-    scores: Float64s
-    """Of each released tuple: higher means keep."""
-    held: Float64s | None
-    """New scores of the tuples that ``held`` has just returned; None where the old ones stay."""
-    limit: Int64s
-    """``[released, 1]``: how many tuples may be held once each has been processed; or ``[released, inputs]``: of
-    each input. Without released tuples it has one row, how many may be held now."""
-    live: Int64s
-    """To be written: how many tuples were held once each had been processed."""
 
 
 @runtime_checkable
@@ -299,28 +291,6 @@ class JoinLogic(Protocol):
 
 
 @runtime_checkable
-class PunctuatedJoinLogic(JoinLogic, Protocol):
-    """A join that makes use of punctuations; others are given the tuples only."""
-
-    def punctuated_step(self, released: Released, punctuations: Punctuations) -> Iterable[Matches]:
-        """As ``step``, with punctuations between the tuples; with no tuples there may be a run of none."""
-
-    def held_cells(self) -> tuple[Int8s, Int64s]:
-        """Input and cells of every value that is remembered, so that texts among them are kept."""
-
-
-@runtime_checkable
-class LimitedJoinLogic(JoinLogic, Protocol):
-    """A join that keeps to a memory limit by itself, tuple by tuple; others are cut short between steps."""
-
-    def limited_step(self, released: Released, keep: Keep) -> Iterable[Matches]:
-        """As ``step``; after each tuple, the lowest scores leave until no more are held than may be.
-
-        The newcomer is one of them. Of equal scores, the older leaves first.
-        """
-
-
-@runtime_checkable
 class SheddingLogic(Protocol):
     """Says which tuples are worth keeping.
 
@@ -329,8 +299,9 @@ class SheddingLogic(Protocol):
 
     decays: bool
     """True where the score is to be multiplied by the remaining lifetime."""
-    memory: int | None
-    """Tuples that may be held, in the windows and in the reorder buffer, or None for no limit."""
+    memory: Limit
+    """What may be held, in the windows and in the reorder buffer, or None for no limit, which does not change.
+    Else it may: it is read once per run, a fraction of the memory; if there is less, tuples leave at once."""
 
     def scores(self, tuples: Tuples) -> Float64s:
         """A score for each tuple: higher means keep."""
@@ -362,6 +333,11 @@ class DisorderStrategy(Strategy):
         return False
 
     @property
+    def models_windows(self) -> bool:
+        """True where windows of time are reckoned with: a join with windows of rows is refused then."""
+        return self.learns_from_results
+
+    @property
     def watermark_columns(self) -> str | dict[str, str] | None:
         """Columns to be handed over as ``Arrivals.watermark``: one name for all inputs, or {input: column}."""
         return None
@@ -385,6 +361,16 @@ class JoinStrategy(Strategy):
     def takes_window(self) -> bool:
         """False where a join has no window, so that one that is set is refused."""
         return True
+
+    @property
+    def takes_rows(self) -> bool:
+        """True where windows may be of rows (``Setting.rows``)."""
+        return False
+
+    @property
+    def knows_bytes(self) -> bool:
+        """True where the logic has ``fit`` and ``bytes_for``, so that memory to shed within may be in bytes."""
+        return False
 
     def check(self, setting: Setting) -> None:
         """Raise ValueError with fault and remedy if this join cannot be served; called before data is read."""

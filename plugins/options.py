@@ -1,6 +1,7 @@
 """Option types that templates and strategies share."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -114,3 +115,105 @@ class Memory:
             "description": "tuples, or bytes: 100000, 64MB, 2GB, 512MiB",
             "examples": [100_000, "64MB"],
         }
+
+
+_LEAST_BYTES: Final = 10**6
+
+
+@dataclass(frozen=True)
+class MemoryLimit:
+    """How much may be held at which time: a ``Memory``, or ``{0s: 100000, 10m: 50000}``.
+
+    Attributes:
+        steps: from which stream time on, counted from the first row, how much may be held; the first is at 0s.
+    """
+
+    steps: tuple[tuple[Duration, Memory], ...]
+
+    @classmethod
+    def parse(cls, value: Any) -> Self:
+        """Return what is written in ``value``; raise ValueError with the fault and the remedy."""
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, Mapping):
+            return cls(((Duration(0), _enough(Memory.parse(value))),))
+        steps = []
+        for since, memory in value.items():
+            try:
+                steps.append((Duration.parse(since), _enough(Memory.parse(memory))))
+            except ValueError as error:
+                raise ValueError(f"at {since!r} {error}") from None
+        steps.sort(key=lambda step: step[0])
+        times = [since for since, _ in steps]
+        if not times or times[0] != 0:
+            raise ValueError(
+                f"says nothing of the beginning; add 0s, as in {{0s: 9000, 10m: 500}}, got {value!r}"
+            )
+        if len(set(times)) < len(times):
+            raise ValueError(f"names the same time twice; leave one out, got {value!r}")
+        return cls(tuple(steps))
+
+    def at(self, elapsed: int) -> Memory:
+        """Return what may be held ``elapsed`` ns after the first row."""
+        return [memory for since, memory in self.steps if since <= max(0, elapsed)][-1]
+
+    def __str__(self) -> str:
+        if len(self.steps) == 1:
+            return str(self.steps[0][1])
+        return f"{{{', '.join(f'{since}: {memory}' for since, memory in self.steps)}}}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.parse, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        memory = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _SIZE_PATTERN}]}
+        return {
+            "anyOf": [*memory["anyOf"], {"type": "object", "additionalProperties": memory}],
+            "description": "tuples, or bytes: 100000, 64MB; or how much from which stream time on",
+            "examples": [100_000, "64MB", {"0s": 100_000, "10m": 50_000}],
+        }
+
+
+def _enough(memory: Memory) -> Memory:
+    if memory.in_bytes and memory.amount < _LEAST_BYTES:
+        raise ValueError(f"must be at least 1MB where it is in bytes, got {str(memory)!r}")
+    return memory
+
+
+_ROWS_PATTERN: Final = r"^\s*([1-9]\d*)\s*rows?\s*$"
+
+
+class Rows(int):
+    """A number of rows, written ``400 rows``."""
+
+    @classmethod
+    def parse(cls, value: Any) -> Self:
+        """Return what is written in ``value``; raise ValueError with the fault and the remedy."""
+        if isinstance(value, cls):
+            return value
+        match = re.match(_ROWS_PATTERN, value) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError(f"must be a number of rows such as 400 rows, got {value!r}")
+        return cls(match[1])
+
+    @staticmethod
+    def meant(value: Any) -> bool:
+        """Return whether ``value`` is to be read as a number of rows, right or wrong."""
+        return isinstance(value, Rows) or (isinstance(value, str) and "row" in value)
+
+    def __str__(self) -> str:
+        return f"{int(self)} rows"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.parse, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "pattern": _ROWS_PATTERN, "description": "a number of rows: 400 rows"}

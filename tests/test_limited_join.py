@@ -8,7 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackwater.plugins.contract import Keep, Released
+from slackwater.plugins.contract import Released
+from slackwater.plugins.contract_joins import Keep
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.plan import bind
 
@@ -50,10 +51,8 @@ def reference(m, windows, tuples, late, limits, shared):
                 members = sorted([*combo, new], key=lambda t: t.input)
                 if sum(t.v for t in members) >= 0:
                     results.append((at, tuple(t.code >> 3 for t in members)))
-        elif new.ts < now - windows[new.input]:
-            sizes.append(len(held))
-            continue
-        held.append(new)
+        if not late[at] or new.ts >= now - windows[new.input]:
+            held.append(new)
         for h in [None] if shared else range(m):
             mine = [t for t in held if h is None or t.input == h]
             while len(mine) > limits[at][h or 0]:

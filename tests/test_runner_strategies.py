@@ -1,4 +1,4 @@
-"""Every disorder strategy on every runner: the embedded runner's results, late rows and metrics everywhere.
+"""Every disorder and shedding strategy on every runner: the embedded runner's results, late rows and metrics.
 
 Also a join behind a queue that sheds.
 """
@@ -27,15 +27,26 @@ OPTIONS = {
 }
 QUEUE = {"strategy": "prob", "queue": {"rows": 30, "service_rate": 700, "refresh": 60}}
 
+SHEDDING = {
+    "random": {"shedding": {"memory": {"0s": 40, "700ms": 20}}},
+    "prob": {"shedding": {"memory": 40, "allocation": "fixed"}},
+    "life": {"shedding": {"memory": 40}, "window": "30 rows"},
+}
+"""Settings of a join with each shedding strategy; one has a schedule, one a window of rows."""
+
 
 def template(folder, out):
     nodes = [
         {"type": "ReadFromParquet", "name": name.upper(), "config": {"path": f"{folder}/{name}.parquet"}}
         for name in "ab"
     ]
-    for name, options in OPTIONS.items():
-        config = {"time": "ts", "arrival": "at", "window": "60ms", "where": "a.k = b.k", "metrics": "100ms"}
-        config["disorder"] = {"strategy": name, **options}
+    common = {"time": "ts", "arrival": "at", "window": "60ms", "where": "a.k = b.k", "metrics": "100ms"}
+    joins = {name: {"disorder": {"strategy": name, **options}} for name, options in OPTIONS.items()}
+    for name, settings in SHEDDING.items():
+        shedding = {"strategy": name, **settings["shedding"]}
+        joins[name] = {**settings, "disorder": {"strategy": "fixed", "slack": "20ms"}, "shedding": shedding}
+    for name, settings in joins.items():
+        config = {**common, **settings}
         nodes.append({"type": "SlidingWindowJoin", "name": name, "input": {"a": "A", "b": "B"}, "config": config})
         for output in ("", ".late", ".metrics"):
             path = f"{out}/{name}{output}.jsonl"
@@ -71,10 +82,16 @@ def written(folder, name, run):
 
 @pytest.fixture(scope="module")
 def expected(folder):
-    files = written(folder, "local", local.run)
-    assert len(files) == 3 * len(OPTIONS) + 2
-    assert all(len(files[f"{name}.jsonl"]) > 500 for name in (*OPTIONS, "slow"))
+    summaries = []
+    files = written(folder, "local", lambda pipeline: summaries.append(local.run(pipeline)))
+    assert len(files) == 3 * len(OPTIONS | SHEDDING) + 2
+    assert all(len(files[f"{name}.jsonl"]) > 500 for name in (*OPTIONS, *SHEDDING, "slow"))
     assert sum('"shed"' in line for line in files["slow.late.jsonl"]) > 300
+    for name in SHEDDING:
+        summary = summaries[0]["joins"][name]
+        assert summary["late"]["shed"] > 100
+        assert summary["state"]["max_tuples"] <= 40
+        assert all(part["balanced"] for part in summary["accounting"].values())
     return files
 
 
@@ -84,8 +101,8 @@ def same(got, expected):
 
 
 def test_every_built_in_strategy_is_tested_here():
-    built_in = {p.strategy.name for p in manager().strategies("disorder") if p.plugin == "builtin"}
-    assert built_in == set(OPTIONS)
+    for stage, tested in (("disorder", set(OPTIONS)), ("shedding", {"none", *SHEDDING})):
+        assert {p.strategy.name for p in manager().strategies(stage) if p.plugin == "builtin"} == tested
 
 
 @pytest.mark.beam

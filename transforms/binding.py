@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from slackwater.plugins.contract import UNBOUNDED
-from slackwater.plugins.options import Duration
+from slackwater.plugins.options import Duration, Rows
 from slackwater.plugins.shedding.queue_options import Queue
 from slackwater.transforms.config import DisorderConfig, JoinConfig, OperatorConfig
 from slackwater.transforms.errors import ConfigError
@@ -98,15 +98,38 @@ def check_queue(
         )
 
 
+def rows_of(config: JoinConfig, names: Sequence[str]) -> tuple[int, ...]:
+    """Return how many rows the window of each input has; nothing where windows are of time."""
+    if isinstance(config.window, Rows):
+        return (int(config.window),) * len(names)
+    if not isinstance(config.window, dict) or not any(map(Rows.meant, config.window.values())):
+        return ()
+    sizes = dict(config.window)
+    if "closed" in sizes:
+        raise ConfigError("is for windows of time, and this one is of rows; leave it out", "window", "closed")
+    if set(sizes) == {"size"}:
+        sizes = dict.fromkeys(names, sizes["size"])
+    _same_inputs(sizes, names, "window")
+    rows = []
+    for name in names:
+        try:
+            rows.append(int(Rows.parse(sizes[name])))
+        except ValueError as error:
+            others = "; windows are all of rows or all of time" if not Rows.meant(sizes[name]) else ""
+            raise ConfigError(f"{error}{others}", "window", name) from None
+    return tuple(rows)
+
+
 def windows_of(config: JoinConfig, names: Sequence[str], unit: str) -> tuple[int, ...]:
-    """Return the window of each input in ticks, inclusive at both ends."""
+    """Return the window of each input in ticks, inclusive at both ends; windows of rows are endless."""
     closed = "both"
     sizes: dict[str, Any]
-    if config.window is None:
+    if config.window is None or rows_of(config, names):
         return (UNBOUNDED,) * len(names)
     if isinstance(config.window, Duration):
         sizes = dict.fromkeys(names, config.window)
     else:
+        assert isinstance(config.window, dict)
         sizes = dict(config.window)
         closed = sizes.pop("closed", "both")
         if closed not in ("both", "right"):

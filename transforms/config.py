@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from slackwater.plugins.documented import Documented
 from slackwater.plugins.manager import option_path
-from slackwater.plugins.options import Duration
+from slackwater.plugins.options import Duration, Rows
 from slackwater.transforms.errors import ConfigError
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
@@ -76,6 +76,10 @@ def _listed(given: Any) -> Any:
     return [given] if isinstance(given, dict | PunctuationConfig) else given
 
 
+def _rows(given: Any) -> Any:
+    return Rows.parse(given) if Rows.meant(given) else given
+
+
 def _texts(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
@@ -93,9 +97,13 @@ class ReorderConfig(DisorderConfig):
 class JoinConfig(DisorderConfig):
     """Settings of one sliding window join."""
 
-    window: Duration | dict[str, Any] | None = None
-    """how far back a row may be to be joined: one duration, {input: duration}, or {size: 5s, closed: right};
-    some join strategies can do without"""
+    window: Annotated[
+        Duration | Rows | dict[str, Any] | None,
+        BeforeValidator(_rows, json_schema_input_type=Duration | Rows | dict[str, Any] | None),
+    ] = None
+    """how far back a row may be to be joined: one duration, {input: duration}, or {size: 5s, closed: right}; or
+    how many rows of each input, the last that came: 400 rows, or {input: 400 rows}; some join strategies can do
+    without"""
     where: str | None = None
     """join condition in SQL; none joins everything within the windows"""
     join: dict[str, Any] = Field(default_factory=lambda: {"strategy": "mswj"})

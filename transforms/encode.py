@@ -240,6 +240,12 @@ class TextDictionary:
         )
         self._rehash(self._table.size)
 
+    def bytes_for(self, codes: Int64s) -> int:
+        """Return the bytes that these texts take, each given once, with the room that growing leaves."""
+        at = np.searchsorted(self._codes[: self.size], codes[codes > 0])
+        texts = int((self._starts[at + 1] - self._starts[at]).sum())
+        return 2 * (24 * at.size + texts) + (16 << (at.size).bit_length())
+
     def snapshot(self) -> dict[str, Any]:
         return {
             "codes": self._codes[: self.size].copy(),

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slackwater.plugins.contract_frequencies import KeyFrequencies
 from slackwater.transforms.condition import Condition
@@ -45,19 +44,23 @@ def key_frequencies(
     """Return what the tables say of every key; of columns that a key does not have, all values together."""
     if not tables:
         return ()
-    from slackwater.transforms.encode import lasting_words, time_unit
+    # Checking a template needs neither the compiler nor Arrow's functions.
+    from slackwater.transforms.encode import lasting_words, time_unit, valid_mask
 
     unit = time_unit(condition, list(schemas.values()))
     found = []
     for i, classes in _keys(condition):
         cells = [condition.columns[i][condition.classes[c][i]] for c in classes]
         table = _table_of(i, classes, tables, condition)
-        total = pc.sum(table[FREQUENCY]).as_py() or 0.0
-        names = [cell.column for cell in cells]
-        table = table.filter(pc.and_kleene(pc.is_valid(table[names[0]]), pc.is_valid(table[names[-1]])))
-        words = [lasting_words(cell, table[cell.column].combine_chunks(), unit) for cell in cells]
+        frequency = table[FREQUENCY].to_numpy()
+        columns = [table[cell.column].combine_chunks() for cell in cells]
+        valid = np.logical_and.reduce([valid_mask(column) for column in columns])
+        words = [
+            lasting_words(cell, column.filter(pa.array(valid)), unit)
+            for cell, column in zip(cells, columns, strict=True)
+        ]
         values, at = np.unique(np.stack(words, axis=1), axis=0, return_inverse=True)
-        share = np.bincount(at.ravel(), table[FREQUENCY].to_numpy(), len(values)) / max(1.0, total)
+        share = np.bincount(at.ravel(), frequency[valid], len(values)) / max(1.0, frequency.sum())
         found.append(KeyFrequencies(i, classes, np.ascontiguousarray(values), share))
     return tuple(found)
 

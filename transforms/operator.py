@@ -14,6 +14,7 @@ import numpy as np
 
 from slackwater.plugins.contract import (
     NEVER,
+    Arrivals,
     Bools,
     Evicted,
     Finished,
@@ -60,14 +61,15 @@ class Operator:
         self._join = plan.join.build(setting, state.get("join"))
         self._encoder = CellEncoder(plan.condition, list(plan.member_schemas.values()), state.get("texts"))
         shed = state.get("shedding")
-        logic = plan.shedding.build(setting, shed["logic"] if shed else None)
-        self._shedder = Shedder(logic, plan.windows, self._encoder, shed)
+        shedding = plan.shedding.build(setting, shed["logic"] if shed else None)
         self._promises = Promises(plan, self._encoder, state.get("promises")) if setting.patterns else None
-        self._buffer = ReorderBuffer(len(plan.members), state.get("buffer"), self._shedder.buffered)
+        capacity = None if shedding.memory is None else 1
+        self._buffer = ReorderBuffer(len(plan.members), state.get("buffer"), capacity)
         self._counts = Counts(plan, state.get("counts"))
         self._rows = ShardRows(plan, self._encoder, state.get("rows", ()))
         kept = (plan, shard, self._rows.stores, state.get("archive"))
         self._archive = None if plan.config.archive is None else Archive(*kept)
+        self._shedder = Shedder(plan, shedding, self._join, self._rows, self._buffer, self._encoder, shed)
         self._shows_cells = getattr(self._disorder, "needs_cells", False)
         join: Any = self._join
         self._overflowing: OverflowingJoinLogic | None = join if hasattr(join, "use_disk") else None
@@ -78,11 +80,14 @@ class Operator:
         self.queue = InputQueue.of(plan, self._encoder, self.accounting, state.get("queue"))
         self.seconds = {"kernel": 0.0, "materialise": 0.0, "adapt": 0.0}
         """Time spent buffering and joining, making result rows of what was found, and adapting."""
-        self._pacing = Pacing(
-            plan, self._disorder, self.accounting, lambda: len(self._buffer), self.seconds, state
-        )
+        pacing = (self.accounting, lambda: len(self._buffer), self.seconds, state)
+        self._pacing = Pacing(plan, self._disorder, *pacing)
         shadow = (plan, self._shedder, self._encoder, self._rows, self.accounting, state.get("shadow"))
-        self._shadow = None if self._shedder.memory is None else Shadow(*shadow)
+        self._shadow = Shadow(*shadow) if self._shedder.limited else None
+        optional: dict[str, Any] = {
+            "promises": self._promises, "archive": self._archive, "queue": self.queue, "shadow": self._shadow
+        }  # fmt: skip
+        self._optional = {name: part for name, part in optional.items() if part is not None}
         self._on_t = int(state.get("on_t", NEVER))
         self._late = LateRows(plan, self._rows.stores)
         self._delivery = Delivery(plan, self._rows.stores)
@@ -98,9 +103,7 @@ class Operator:
         else:
             for served, shed in self.queue.serve(chunk, self._join, lambda: self._on_t):
                 self._take(out, served, shed)
-        self._write_rest(out)
-        self._note_state()
-        self._compact()
+        self._close_step(out)
         return out
 
     def _take(self, out: Outputs, chunk: Chunk, shed: Sequence[Refused] = ()) -> None:
@@ -113,19 +116,38 @@ class Operator:
                 self._archive.missed(which, rows, ts)
         arrivals = self._rows.add(taken, self._shows_cells)
         codes = taken.seq * 8 + taken.source
+        self._shedder.arrive(taken)
         newest = self._pacing.follow(arrivals.progress)
-        for part in self._pacing.intervals(out, newest):
-            cut = arrivals.part(part)
-            bounds = np.asarray(self._disorder.bounds(cut), np.int64)
-            self._pacing.hold(cut.progress, bounds)
-            started = time.perf_counter()
-            before = len(self._buffer)
-            emitted = self._buffer.push(cut.input, cut.ts, codes[part], bounds)
-            self.seconds["kernel"] += time.perf_counter() - started
-            if self._pacing.measured:
-                self._pacing.release(newest[part][emitted.at] - emitted.ts)
-            self._process(out, emitted, before + emitted.at - np.arange(emitted.at.size))
+        for interval in self._pacing.intervals(out, newest):
+            for part in self._shedder.spans(interval, newest):
+                self._give_up(out, newest[part])
+                self._arrive(out, arrivals.part(part), codes[part], newest[part])
+
+    def _arrive(self, out: Outputs, arrivals: Arrivals, codes: Int64s, newest: Int64s) -> None:
+        bounds = np.asarray(self._disorder.bounds(arrivals), np.int64)
+        self._pacing.hold(arrivals.progress, bounds)
+        started = time.perf_counter()
+        before = len(self._buffer)
+        emitted = self._buffer.push(arrivals.input, arrivals.ts, codes, bounds)
+        self.seconds["kernel"] += time.perf_counter() - started
+        if self._pacing.measured:
+            self._pacing.release(newest[emitted.at] - emitted.ts)
+        self._process(out, emitted, before + emitted.at - np.arange(emitted.at.size))
+
+    def _give_up(self, out: Outputs, newest: Int64s) -> None:
+        """Let rows go that the buffer has no room for any more, since there is less memory."""
+        emitted = self._buffer.give_up()
+        if emitted.ts.size or self._shedder.shrunk:
+            self._pacing.release(newest[:1] - emitted.ts)
+            self._process(out, emitted, np.full(emitted.ts.size, len(self._buffer)))
+
+    def _close_step(self, out: Outputs) -> None:
         self._deliver(out)
+        self._write_rest(out)
+        if self._shedder.compacts_first:
+            self._compact()
+        self._note_state()
+        self._compact()
 
     def finish(self) -> Outputs:
         """Release everything that is held, in timestamp order: the inputs have ended."""
@@ -142,20 +164,12 @@ class Operator:
         emitted = self._buffer.drain()
         self._process(out, emitted, np.arange(emitted.ts.size)[::-1])
         if self._promises is not None:
-            self._join_rows(
-                out,
-                Released.none(self._plan.condition.width),
-                self._promises.finish(),
-                np.zeros(1, np.int64),
-                self._on_t,
-            )
+            none = Released.none(self._plan.condition.width)
+            self._join_rows(out, none, self._promises.finish(), np.zeros(1, np.int64), self._on_t)
             if self._plan.config.window is None and self._plan.foreign_keys:
                 held = self._join.held()
                 self._recall(held, self._promises.unmatched(held))
-        self._deliver(out)
-        self._write_rest(out)
-        self._note_state()
-        self._compact()
+        self._close_step(out)
         if self._shadow is not None:
             self._shadow.close_run(self._join)
         if self._archive is not None:
@@ -182,12 +196,8 @@ class Operator:
     @property
     def nbytes(self) -> int:
         """Bytes of everything held."""
-        windows = int(getattr(self._join, "nbytes", 0))
-        windows += 0 if self._promises is None else self._promises.nbytes
-        windows += 0 if self._archive is None else self._archive.nbytes
-        windows += 0 if self.queue is None else self.queue.nbytes
-        windows += 0 if self._shadow is None else self._shadow.nbytes
-        return windows + self._buffer.nbytes + self._rows.nbytes
+        parts = (self._buffer, self._rows, self._shedder, *self._optional.values())
+        return int(getattr(self._join, "nbytes", 0)) + sum(part.nbytes for part in parts)
 
     def snapshot(self) -> Snapshot:
         """Everything needed to go on in another process, as ``transforms.snapshot`` writes it."""
@@ -203,10 +213,7 @@ class Operator:
             "rows": self._rows.snapshot(),
             "accounting": self.accounting.snapshot(),
             "on_t": self._on_t,
-            **({} if self._promises is None else {"promises": self._promises.snapshot()}),
-            **({} if self._archive is None else {"archive": self._archive.snapshot()}),
-            **({} if self.queue is None else {"queue": self.queue.snapshot()}),
-            **({} if self._shadow is None else {"shadow": self._shadow.snapshot()}),
+            **{name: part.snapshot() for name, part in self._optional.items()},
             **self._pacing.snapshot(),
         }
 
@@ -217,14 +224,14 @@ class Operator:
 
     def _process(self, out: Outputs, emitted: Emitted, level: Int64s) -> None:
         """Join what the reorder buffer emitted; ``level`` is what it still held when each row had left."""
-        if self._shedder.memory is None:
+        if not self._shedder.limited:
             self._run(out, emitted, level)
             return
         peak = np.append(level, len(self._buffer))
         peak[1:] = np.maximum(level, peak[1:])
         if not emitted.ts.size:
             self._run(out, emitted, peak)
-        for part in self._shedder.parts(self._join, emitted.ts.size):
+        for part in self._shedder.parts(level):
             self._run(out, Emitted._make(array[part] for array in emitted), peak[part.start : part.stop + 1])
 
     def _run(self, out: Outputs, emitted: Emitted, level: Int64s) -> None:
@@ -236,6 +243,8 @@ class Operator:
         released, source, delay = self._rows.released(emitted)
         on_t = self._on_t
         gone, self._on_t = partners_gone(released, self._plan.windows, on_t)
+        if self._plan.setting.rows:
+            gone[:] = 1.0
         if self._promises is None:
             self._report(released, released.late, "too_late")
             sizes = self._join_rows(out, released, None, level, on_t)
@@ -293,16 +302,16 @@ class Operator:
         unordered: list[tuple[Int64s, Int64s]] = []
         reorders = getattr(self._join, "reorders", False)
         started = time.perf_counter()
-        if self._shadow is not None and released.ts.size and self._shedder.begins_run(self._join):
+        if self._shadow is not None and released.ts.size and self._shedder.begins_run:
             self._shadow.begin(self._join)
         step = None if punctuations is None else getattr(self._join, "punctuated_step", None)
         found = self._join.step(released) if step is None else step(released, punctuations)
         if self._shedder.memory is not None:
-            found = self._shedder.step(self._join, released, level, on_t, found)
+            found = self._shedder.step(released, level, on_t, found)
         if self._archive is not None:
             self._archive.release(released)
         for matches in found:
-            if self._shedder.memory is None:
+            if not self._shedder.limited:
                 self.accounting.state(len(self._buffer) + self._join.live(), 0)
             if matches.evicted is not None:
                 self._evict(matches.evicted)
@@ -326,11 +335,9 @@ class Operator:
             self._delivery.add(rows[order], released.ts[probe[order]])
         self.seconds["kernel"] += time.perf_counter() - started
         joined = [np.concatenate(size) for size in zip(*sizes, strict=True)]
-        return (
-            joined
-            if self._shadow is None
-            else [*joined, self._shadow.step(self._join, released, joined[0], evicted)]
-        )
+        if self._shadow is not None:
+            joined.append(self._shadow.step(self._join, released, joined[0], evicted))
+        return joined
 
     def _take_late(self, out: Outputs, matches: Matches) -> None:
         """Take what a run brings besides the results of its tuples."""
@@ -378,14 +385,9 @@ class Operator:
     def _compact(self, force: bool = False) -> None:
         """Forget rows that nothing refers to, once they are the larger part of what is stored."""
         live = len(self._buffer) + self._join.live()
-        if not force and sum(map(len, self._rows.stores)) < 2 * live + 4096:
+        if not force and sum(map(len, self._rows.stores)) < live + self._shedder.spare(live):
             return
-        codes, held = self._buffer.held(), self._join.held()
-        needed = [
-            np.concatenate([codes[codes & 7 == i] >> 3, held.seq[held.input == i]])
-            for i in range(len(self._rows.stores))
-        ]
-        self._rows.keep(needed, self._archive)
+        self._rows.keep(self._rows.needed(self._buffer.held(), self._join.held()), self._archive)
         disorder: Any = self._disorder
         join: Any = self._join
         held_by = [disorder.held_cells()] if self._shows_cells else []

@@ -21,12 +21,13 @@ from slackwater.plugins.contract import (
 from slackwater.plugins.manager import OptionError, manager
 from slackwater.plugins.shedding.queue_options import Queue
 from slackwater.transforms.archive_directory import bind_archive
-from slackwater.transforms.binding import bind_times, check_queue, columns_of, kind_of_times, windows_of
+from slackwater.transforms.binding import bind_times, check_queue, columns_of, kind_of_times, rows_of, windows_of
 from slackwater.transforms.condition import Cell, Condition
 from slackwater.transforms.config import DisorderConfig, JoinConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import ExpressionError
 from slackwater.transforms.frequencies import key_frequencies, read_frequencies
+from slackwater.transforms.limiting import check_limits
 from slackwater.transforms.metadata import (
     ForeignKey,
     bind_foreign_keys,
@@ -212,6 +213,7 @@ class JoinPlan:
             patterns,
             self.metadata,
             key_frequencies(self.frequencies, self.condition, self.member_schemas),
+            rows_of(self.config, self.members),
         )
 
     @cached_property
@@ -309,6 +311,7 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     if config.shards > 1 and condition.shard_columns is not None:
         check_shards(config, condition.shard_columns, names)
         check_promises_of_shards(config, condition.shard_columns, names)
+    check_limits(plan)
     try:
         plan.join.check(plan.setting)
     except ValueError as error:

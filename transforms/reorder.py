@@ -11,6 +11,9 @@ from slackwater.transforms.kernels import reorder as kernel
 
 _RUN: Final = 1 << 13
 """Arrivals at a time: room is made for these, so that the buffers stay in cache."""
+_FIRST: Final = 64
+"""Room to begin with where there is a limit."""
+_FEW: Final = 512
 
 
 class Emitted(NamedTuple):
@@ -30,17 +33,32 @@ class ReorderBuffer:
     Args:
         inputs: how many there are.
         snapshot: what ``snapshot`` returned, or None.
-        capacity: rows that may be held; where it takes more to keep the order, the oldest leave early.
+        capacity: rows that may be held; where it takes more to keep the order, the oldest leave early. It may be
+            set anew at any time.
     """
 
     def __init__(self, inputs: int, snapshot: Snapshot | None = None, capacity: int | None = None) -> None:
-        self._capacity = -1 if capacity is None else capacity
-        self._state = _empty(inputs, _RUN)
+        self.capacity = capacity
+        self._state = _empty(inputs, self._least)
         if snapshot:
             held = [(ts, code) for ts, code in zip(snapshot["ts"], snapshot["code"], strict=True)]
-            self._fill(held, (snapshot["sync_ts"], snapshot["sync_code"]), _RUN)
+            self._fill(held, (snapshot["sync_ts"], snapshot["sync_code"]), self._least)
             self._state.slack[:, kernel.RELEASED] = snapshot["released"]
             self._state.clock[: kernel.IN_SYNC] = snapshot["clock"]
+
+    @property
+    def _least(self) -> int:
+        """Room to begin with."""
+        return _RUN if self.capacity is None else _FIRST
+
+    @property
+    def _run(self) -> tuple[int, int]:
+        """Arrivals that are taken at once, and the room they need at most: there are never more than may be."""
+        if self.capacity is None:
+            return _RUN, _RUN
+        if self.capacity < _FEW:
+            return _RUN, self.capacity + 1
+        return (min(_RUN, max(_FEW, self.capacity // 8)),) * 2
 
     def __len__(self) -> int:
         s = self._state
@@ -52,14 +70,24 @@ class ReorderBuffer:
         code, out_ts, at = (np.empty(size, np.int64) for _ in range(3))
         out = Emitted(code, out_ts, np.empty(size, np.bool_), at)
         n = 0
-        for start in range(0, ts.size, _RUN):
-            part = slice(start, start + _RUN)
-            self._reserve(min(_RUN, ts.size - start))
+        (run, room), capacity = self._run, -1 if self.capacity is None else self.capacity
+        for start in range(0, ts.size, run):
+            part = slice(start, start + run)
+            self._reserve(min(room, ts.size - start))
             rest = (array[n:] for array in out)
             n += kernel.release(
-                inputs[part], ts[part], codes[part], bounds[part], self._capacity, start, self._state, *rest
+                inputs[part], ts[part], codes[part], bounds[part], capacity, start, self._state, *rest
             )
         return Emitted._make(array[:n] for array in out)
+
+    def give_up(self) -> Emitted:
+        """Let the oldest go until no more are held than may be."""
+        size = 0 if self.capacity is None else max(0, len(self) - self.capacity)
+        code, ts = np.empty((2, size), np.int64)
+        out = Emitted(code, ts, np.empty(size, np.bool_), np.full(size, -1))
+        if size:
+            kernel.give_up(self._state, out.code, out.ts, out.late)
+        return out
 
     def drain(self) -> Emitted:
         """Release everything in timestamp order: the input has ended."""
@@ -69,7 +97,7 @@ class ReorderBuffer:
         ts, code = ts[order], code[order]
         on_t = int(s.clock[kernel.ON_T])
         newest = np.maximum.accumulate(np.concatenate([[on_t], ts]))
-        self._state = _empty(len(s.slack), _RUN)
+        self._state = _empty(len(s.slack), self._least)
         self._state.slack[:, kernel.RELEASED] = s.slack[:, kernel.RELEASED]
         self._state.clock[: kernel.IN_SYNC] = newest[-1]
         return Emitted(code, ts, ts < newest[:-1], np.full(ts.size, -1))
@@ -88,6 +116,11 @@ class ReorderBuffer:
             "released": self._state.slack[:, kernel.RELEASED].copy(),
             "clock": self._state.clock[: kernel.IN_SYNC].copy(),
         }
+
+    def bytes_for(self, level: int) -> int:
+        """Bytes of all arrays at most, where no more than ``level`` rows are held."""
+        inputs = len(self._state.slack)
+        return 8 * (4 * inputs + 2) * max(_FIRST, 1 << (2 * (level + self._run[1]) - 1).bit_length())
 
     @property
     def nbytes(self) -> int:

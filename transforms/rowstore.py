@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,10 @@ import pyarrow as pa
 from slackwater.plugins.contract import Bools, Int8s, Int64s, Snapshot, UInt64s
 from slackwater.transforms import ipc
 from slackwater.transforms.kernels import rows as kernel
+from slackwater.transforms.row_bytes import row_bytes
+
+SAMPLE = 8192
+"""Rows whose bytes are looked at, at most."""
 
 
 class Beside(NamedTuple):
@@ -61,8 +66,7 @@ class RowStore:
         self._chunks.append(batch)
         while len(self._chunks) > 1 and self._chunks[-2].num_rows <= 2 * self._chunks[-1].num_rows:
             self._chunks[-2:] = [pa.concat_batches(self._chunks[-2:])]
-        both: Any = zip(self.beside, beside, strict=True)
-        self.beside = Beside._make(map(np.concatenate, both))
+        self._change(lambda array, n: np.concatenate([array, beside[n]]))
 
     def locate(self, seqs: Int64s) -> Int64s:
         """Return where each of ``seqs`` stands; all must be there."""
@@ -94,9 +98,29 @@ class RowStore:
     def keep(self, seqs: Int64s) -> None:
         """Forget every row but these."""
         at = self.locate(np.sort(seqs))
-        batch = self.batch(at)
-        self._chunks = [batch] if batch.num_rows else []
-        self.beside = self.beside.at(at)
+        # One column after the other, so that no more than one is there twice.
+        columns: list[Any] = list(pa.Table.from_batches(self._chunks, self._schema).columns)
+        self._chunks = []
+        for n in range(len(columns)):
+            columns[n] = columns[n].take(pa.array(at)).combine_chunks()
+        if at.size:
+            self._chunks = [pa.RecordBatch.from_arrays(columns, schema=self._schema)]
+        self._change(lambda array, n: array[at])
+
+    def _change(self, changed: Callable[[Any, int], Any]) -> None:
+        """Change what is kept beside the rows, one array after the other, so that only one is there twice."""
+        arrays: list[Any] = list(self.beside)
+        del self.beside
+        for n in range(len(arrays)):
+            arrays[n] = changed(arrays[n], n)
+        self.beside = Beside._make(arrays)
+
+    def row_bytes(self, seqs: Int64s) -> float:
+        """Return the bytes of the rows ``seqs``, by a sample of them that does not depend on the others."""
+        if not len(seqs):
+            return 0.0
+        sample = np.sort(seqs)[:: 1 + len(seqs) // SAMPLE]
+        return float(row_bytes(self.batch(self.locate(sample))).mean()) * len(seqs)
 
     def snapshot(self) -> Snapshot:
         """All rows and what is kept beside them."""

@@ -33,8 +33,12 @@ from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.shard_rows import ShardRows
 from slackwater.transforms.shedding import Shedder
 
-LEAST, MOST, SHARE = 512, 4096, 8
-"""Tuples remembered at most: one for every eight that the join may hold, but no fewer and no more than these."""
+MOST = 4096
+"""Tuples remembered at most; where memory is in bytes, as many as fit into ``shedding.ASIDE`` of it."""
+FEW = 512
+EXACT = 1 << 16
+"""So many evictions are all looked for, and by so many tuples; of later ones, a sixteenth by an eighth."""
+LOOKING = 3
 
 
 class _Sample(SlidingWindowJoinLogic):
@@ -44,7 +48,7 @@ class _Sample(SlidingWindowJoinLogic):
         super().__init__(setting._replace(counts_only=True), snapshot)
         self._windows = np.asarray(setting.windows, np.int64)
         self._encoder, self._room = encoder, room
-        self.level, self._added = (int(n) for n in snapshot["sample"]) if snapshot else (0, 0)
+        self.level, self._left = (int(n) for n in snapshot["sample"]) if snapshot else (0, room)
 
     def alive(self) -> Held:
         """Return the tuples that the windows still reach."""
@@ -55,27 +59,26 @@ class _Sample(SlidingWindowJoinLogic):
     def begin_run(self, join: JoinLogic, shedder: Shedder) -> None:
         """Take note of new scores; called where they are given, which chunks do not show."""
 
+    @property
+    def _least_level(self) -> int:
+        return 0
+
     def snapshot(self) -> Snapshot:
-        return {**super().snapshot(), "sample": [self.level, self._added]}
+        return {**super().snapshot(), "sample": [self.level, self._left]}
 
     def _drawn(self, tuples: Any) -> Bools:
         """Say which tuples are in the sample; of those that are, about half still are at the next level."""
         raise NotImplementedError
 
-    @property
-    def _until_check(self) -> int:
-        """Tuples that may be added before there must be a check."""
-        return max(1, self._room // 4 - self._added)
-
     def _check(self) -> None:
-        """Halve the sample until there is room: after every so many tuples, wherever chunks end."""
-        self._added = 0
+        """Halve the sample until there is room: when as many were added as there was, wherever chunks end."""
         held = self.held()
         stay = held.ts + self._windows[held.input] >= self._now
-        if 4 * np.count_nonzero(stay) > 3 * self._room:
-            while 2 * np.count_nonzero(stay) > self._room and self.level < 63:
-                self.level += 1
-                stay &= self._drawn(held)
+        crowded = 4 * np.count_nonzero(stay) > 3 * self._room
+        while self.level < self._least_level or (crowded and 2 * np.count_nonzero(stay) > self._room):
+            self.level += 1
+            stay &= self._drawn(held)
+        self._left = self._room - int(np.count_nonzero(stay))
         if not stay.all():
             self.evict(~stay)
 
@@ -101,10 +104,14 @@ class Evictions(_Sample):
 
     def __init__(self, setting: Setting, encoder: CellEncoder, room: int, snapshot: Snapshot | None) -> None:
         super().__init__(setting, encoder, room, snapshot)
-        self._evicted = int(snapshot["evicted"]) if snapshot else 0
+        self._evicted, self._looked = (int(n) for n in snapshot["counted"]) if snapshot else (0, 0)
 
     def snapshot(self) -> Snapshot:
-        return {**super().snapshot(), "evicted": self._evicted}
+        return {**super().snapshot(), "counted": [self._evicted, self._looked]}
+
+    @property
+    def _least_level(self) -> int:
+        return 4 if self._evicted > EXACT else 0
 
     def lost(self, released: Released, join_size: Int64s, evicted: Evicted, rows: ShardRows) -> Float64s:
         """Return how many results each released tuple missed, given what it found and what was evicted."""
@@ -116,13 +123,13 @@ class Evictions(_Sample):
         gone = gone._replace(seq=number[drawn])
         start, chosen = 0, np.arange(at.size)
         while True:
-            now, chosen = chosen[: self._until_check], chosen[self._until_check :]
-            full = now.size == self._until_check
+            now, chosen = chosen[: self._left], chosen[self._left :]
+            full = now.size == self._left
             stop = int(at[now[-1]]) + 1 if full else released.ts.size
             if now.size or self.live():
                 part = released.part(slice(start, stop))
                 lost[start:stop] = self._visit(part, Held._make(a[now] for a in gone), at[now] - start)
-            self._added += now.size
+            self._left -= now.size
             start = stop
             if not full:
                 return lost
@@ -147,14 +154,19 @@ class Evictions(_Sample):
         """Let released tuples in order look at the ghosts, each of which appears after tuple ``at``."""
         lost = np.zeros(released.ts.size)
         looking = np.flatnonzero(~released.late)
+        number = self._looked + np.arange(looking.size)
+        self._looked += looking.size
+        weight = np.where(number < EXACT, 1, 1 << LOOKING)
+        chosen = _mixed(number) & (weight - 1).astype(np.uint64) == 0
+        looking, weight = looking[chosen], weight[chosen]
         n, g = looking.size, at.size
         self._reserve(g + 1)
         gone = Released(ghosts.input, ghosts.seq, ghosts.ts, np.ones(g, np.bool_), ghosts.cells, ghosts.nulls)
         order = np.argsort(np.concatenate([2 * looking, 2 * at + 1]), kind="stable")
-        both: Any = zip(released.part(~released.late), gone, strict=True)
+        both: Any = zip(Released._make(array[looking] for array in released), gone, strict=True)
         sizes = np.empty(n + g, np.int64)
         sizes[order] = self._sizes(Released._make(np.concatenate(pair)[order] for pair in both))
-        lost[looking] = sizes[:n] * 2.0**self.level
+        lost[looking] = sizes[:n] * weight * 2.0**self.level
         return lost
 
 
@@ -216,13 +228,12 @@ class SampledKeys(_Sample):
         lost = np.zeros(released.ts.size)
         chosen = np.flatnonzero(self._drawn(released))
         while chosen.size:
-            now, chosen = chosen[: self._until_check], chosen[self._until_check :]
+            now, chosen = chosen[: self._left], chosen[self._left :]
             self._reserve(now.size)
             size = self._sizes(Released._make(array[now] for array in released))
             lost[now] = (size - join_size[now]) * 2.0**self.level
-            full = now.size == self._until_check
-            self._added += now.size
-            if full:
+            self._left -= now.size
+            if not self._left:
                 self._check()
                 chosen = chosen[self._drawn(Released._make(array[chosen] for array in released))]
         return lost
@@ -241,14 +252,13 @@ class SampledKeys(_Sample):
 class Shadow:
     """Counts what shedding costs one shard.
 
-    Its memory is no part of the limit: it holds keys, not rows, and no more of them than ``MOST``.
+    Its memory is no part of a limit in tuples: it holds keys, not rows, and no more of them than ``MOST``.
     """
 
     def __init__(
         self, plan: JoinPlan, shedder: Shedder, encoder: CellEncoder, rows: ShardRows, accounting: Accounting,
         snapshot: Snapshot | None,
     ) -> None:  # fmt: skip
-        assert shedder.memory is not None
         self._shedder, self._rows, self._accounting = shedder, rows, accounting
         setting = plan.setting
         kind: type[Evictions | SampledKeys]
@@ -256,7 +266,7 @@ class Shadow:
             kind = Evictions
         else:
             kind = ExpectedShares if linking_class(setting) is None else SampledKeys
-        room = min(MOST, max(LEAST, shedder.memory // SHARE))
+        room = FEW if shedder.in_bytes else MOST
         self._sample = kind(setting, encoder, room, snapshot["sample"] if snapshot else None)
         self._lost = float(snapshot["lost"]) if snapshot else 0.0
         """Results lost since the last run began."""

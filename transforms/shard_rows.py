@@ -87,6 +87,23 @@ class ShardRows:
             mark[mine] = store.beside.mark[store.locate(released.seq[mine])]
         return mark
 
+    def needed(self, codes: Int64s, held: Held) -> list[Int64s]:
+        """Return the numbers of each input's rows that the buffer, which has these codes, or the join holds."""
+        return [
+            np.concatenate([codes[codes & 7 == i] >> 3, held.seq[held.input == i]])
+            for i in range(len(self.stores))
+        ]
+
+    def weigh(self, needed: list[Int64s]) -> tuple[float, int]:
+        """Return the bytes of these rows, and of the texts that keys and predicates read of them."""
+        used = [
+            store.beside.cells[store.locate(np.sort(seqs)), c]
+            for i, (store, seqs) in enumerate(zip(self.stores, needed, strict=True))
+            for c in self._encoder.text_cells(self._counts_as[i])
+        ]
+        texts = self._encoder.dictionary.bytes_for(np.unique(np.concatenate(used))) if used else 0
+        return sum(store.row_bytes(seqs) for store, seqs in zip(self.stores, needed, strict=True)), texts
+
     def keep(self, needed: list[Int64s], archive: Archive | None) -> None:
         """Forget all rows of each input but these; some of the others go to the archive."""
         for i, (store, seq) in enumerate(zip(self.stores, needed, strict=True)):

@@ -68,6 +68,10 @@ class QualityDriven(DisorderStrategy):
             raise ValueError(f"period must be at least the interval, {self.interval}, got {self.period}")
         return self
 
+    @property
+    def models_windows(self) -> bool:
+        return True
+
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> QualityDrivenLogic:
         from slackwater.plugins.disorder.quality_driven_logic import QualityDrivenLogic
 

@@ -12,12 +12,12 @@ from slackwater.plugins.contract import (
     Evicted,
     Float64s,
     Int64s,
-    Keep,
     Matches,
     Released,
     Setting,
     Snapshot,
 )
+from slackwater.plugins.contract_joins import Keep
 from slackwater.plugins.join.mswj_logic import RUN, SlidingWindowJoinLogic
 from slackwater.transforms.kernels import score_heap
 from slackwater.transforms.kernels import shedding as kernel
@@ -37,10 +37,15 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
         self._previous = np.empty(0, np.int64)
         self._listed = np.empty(0, np.int64)
         """The slots of the tuples that ``held`` returned last."""
+        m = len(setting.inputs)
+        self._ordinal, self._arrived = np.empty(0, np.int64), np.zeros(m, np.int64)
+        self._rows = np.asarray(setting.rows, np.int64)
+        self._most: int | None = None
+        """Tuples that will be held at most, if known."""
         super().__init__(setting, snapshot)
         if snapshot and "scores" in snapshot:
-            self._list()
-            self._score(snapshot["scores"], int(snapshot["heaps"]))
+            self._arrived[:] = snapshot["arrived"]
+            self._restore(snapshot, int(snapshot["heaps"]))
 
     def limited_step(self, released: Released, keep: Keep) -> Iterator[Matches]:
         n = released.ts.size
@@ -74,24 +79,42 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
                 self._results *= 2
             start = stop
 
+    def fit(self, tuples: int, heaps: int) -> None:
+        self._most = tuples
+
+    def bytes_for(self, tuples: int, heaps: int) -> int:
+        size = _slots_for(tuples)
+        n_indexes = self._plan.indexes.shape[1]
+        own = self._plan.first_cell + self._width + 4 + (self._rows.size > 0)
+        words = size * (own + self.group_columns * n_indexes)
+        words += 1 << (2 * size * n_indexes - 1).bit_length()
+        return 8 * (words + 4 * heaps * _heap_for(tuples, heaps))
+
+    def lifetimes(self) -> Int64s:
+        slots = self._list()[0]
+        owner = self._w.slots[slots, layout.OWNER]
+        return np.asarray(self._ordinal[slots] + self._rows[owner] - self._arrived[owner], np.int64)
+
     def evict(self, victims: Bools) -> None:
-        scored = self._heaps.size.sum() == self.live()
-        heaps, scores = self._heaps.size.size, self._scores()
+        ranks = self._ranks()
         super().evict(victims)
         self._dead[0] = 0
-        self._heaps = _heaps(0, 0, 0)
-        if scored:
-            self._list()
-            self._score(scores[~victims], heaps)
+        self._restore({name: rank[~victims] for name, rank in ranks.items()}, self._heaps.size.size)
 
     def snapshot(self) -> Snapshot:
-        scores = {"scores": self._scores(), "heaps": self._heaps.size.size} if self._heaps.size.size else {}
-        return {**super().snapshot(), **scores}
+        if not self._heaps.size.size:
+            return super().snapshot()
+        return {**super().snapshot(), **self._ranks(), "heaps": self._heaps.size.size, "arrived": self._arrived}
 
     @property
     def nbytes(self) -> int:
         """Bytes of the windows, their indexes and the heaps."""
-        return super().nbytes + self._previous.nbytes + sum(array.nbytes for array in self._heaps)
+        return (
+            super().nbytes
+            + self._previous.nbytes
+            + self._ordinal.nbytes
+            + sum(array.nbytes for array in self._heaps)
+        )
 
     def _occupied(self) -> int:
         return self.live() + int(self._dead[0])
@@ -100,43 +123,106 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
         self._listed, late = super()._list()
         return self._listed, late
 
-    def _score(self, scores: Float64s, heaps: int) -> None:
-        """Make the heaps anew from the scores of the tuples that were listed last, which are all there are."""
-        size = len(self._w.slots)
-        if not self._heaps.size.sum():
-            self._previous = np.empty(size, np.int64)
-            kernel.link_back(self._w.slots, self._w.late_slot, self._w.control, self._previous)
-        self._heaps = _heaps(heaps, self._listed.size, size)
-        ranks = score_heap.ranks(scores)
-        score_heap.fill(self._heaps, ranks, self._listed, self._w.slots, layout.TS, layout.SEQ, layout.OWNER)
+    def _reserve(self, n: int) -> None:
+        """Make room for ``n`` more tuples, of which no more than are wanted stay.
 
-    def _scores(self) -> Float64s:
-        """Scores of the tuples held, in the order of ``held``."""
+        Under a limit sizes are halves, quarters, … of what the limit takes, so that none is larger and growing,
+        which has to copy, is over while there is room for both.
+        """
+        if self._most is None:
+            super()._reserve(n)
+            return
+        size, wanted, largest = len(self._w.slots), self._occupied() + n, _slots_for(self._most)
+        if wanted > size < largest or (size > largest + largest // 16 and self.live() <= self._most):
+            wanted = min(wanted, largest)
+            new = largest
+            while new // 2 > wanted:
+                new //= 2
+            self._resize(max(new, min(size, largest)))
+
+    def _resize(self, size: int) -> None:
+        if size > len(self._w.slots):
+            self._enlarge(size)
+            return
+        held, late = self.held(), self._list()[1]
+        ranks, heaps = self._ranks(), self._heaps.size.size
+        self._w = self._empty(size)
+        self._dead[0] = 0
+        self._fill(held, late)
+        self._heaps = _heaps(0, 0, 0)
+        self._restore(ranks, heaps)
+
+    def _ranks(self) -> dict[str, Any]:
+        """Return what windows filled anew do not know of the tuples held, in the order of ``held``."""
         slots = self._list()[0]
-        if self._heaps.size.size == 0:
-            return np.empty(0)
+        if not self._heaps.size.size:
+            return {}
         heap = 0 if self._heaps.size.size == 1 else self._w.slots[slots, layout.OWNER]
         entries = self._heaps.entries[heap, self._heaps.place[slots]]
-        return np.asarray(score_heap.scores(entries[:, score_heap.RANK].copy()), np.float64)
+        ordinals = self._ordinal[slots if self._rows.size else slice(0)]
+        return {"scores": score_heap.scores(entries[:, score_heap.RANK].copy()), "ordinals": ordinals}
+
+    def _restore(self, ranks: Snapshot, heaps: int) -> None:
+        """Rank the tuples of windows that have just been filled, which lie in the order of ``held``."""
+        if heaps:
+            self._heaps.size[:] = 0
+            self._listed = np.arange(self.live())
+            self._score(np.asarray(ranks["scores"], np.float64), heaps)
+            self._ordinal[: len(ranks["ordinals"])] = ranks["ordinals"]
+
+    def _score(self, scores: Float64s, heaps: int) -> None:
+        """Make the heaps anew from the scores of the tuples that were listed last, which are all there are."""
+        held = self._listed
+        owner = self._w.slots[held, layout.OWNER] if heaps > 1 else np.zeros(0, np.int64)
+        fullest = int(np.bincount(owner).max(initial=0)) if heaps > 1 else held.size
+        if self._heaps.size.size != heaps or self._heaps.entries.shape[1] < fullest:
+            room = fullest if self._most is None else max(fullest, _heap_for(self._most, heaps))
+            self._heaps = _heaps(heaps, room, 0)
+        self._room_for_slots()
+        if not self._heaps.size.sum():
+            kernel.link_back(self._w.slots, self._w.late_slot, self._w.control, self._previous)
+        self._heaps.size[:] = 0
+        ranks = score_heap.ranks(scores)
+        score_heap.fill(self._heaps, ranks, held, self._w.slots, layout.TS, layout.SEQ, layout.OWNER)
+
+    def _room_for_slots(self) -> None:
+        size = len(self._w.slots)
+        if self._heaps.place.size != size:
+            self._heaps = self._heaps._replace(place=_resized(self._heaps.place, size))
+            self._previous = _resized(self._previous, size)
+        if self._rows.size and self._ordinal.size != size:
+            self._ordinal = _resized(self._ordinal, size)
 
     def _shed(self, keep: Keep, ranks: Int64s, n: int, gone: int) -> kernel.Shed:
         """Return what the kernel works with: room for ``n`` more tuples in every heap, and for ``gone`` to go."""
-        size = len(self._w.slots)
-        if size > len(self._previous):
-            self._previous = np.concatenate([self._previous, np.empty(size - len(self._previous), np.int64)])
-            place = np.empty(size, np.int64)
-            place[: len(self._heaps.place)] = self._heaps.place
-            self._heaps = self._heaps._replace(place=place)
-        room = self._heaps.entries.shape[1]
-        wanted = int(self._heaps.size.max()) + n
-        if wanted > room:
-            larger = _heaps(self._heaps.size.size, max(wanted, 2 * room), 0)
-            larger.entries[:, :room] = self._heaps.entries
+        self._room_for_slots()
+        count, size = self._heaps.entries.shape[:2]
+        fullest = int(self._heaps.size.max())
+        most = fullest + n if self._most is None else max(fullest, _heap_for(self._most, count))
+        if min(fullest + n, most) > size:
+            larger = _heaps(count, max(most, 2 * size) if self._most is None else most, 0)
+            larger.entries[:, :size] = self._heaps.entries
             self._heaps = self._heaps._replace(entries=larger.entries)
         return kernel.Shed(
-            self._heaps, self._previous, self._dead, ranks, keep.limit, keep.live,
+            self._heaps, self._previous, self._ordinal, self._arrived, self._dead, ranks, keep.limit, keep.live,
             np.empty((gone, 2), np.int64), np.zeros(1, np.int64),
         )  # fmt: skip
+
+
+def _slots_for(tuples: int) -> int:
+    """Slots for so many tuples, for one that is on its way in, and for late ones that were evicted."""
+    return tuples + tuples // 8 + 65
+
+
+def _heap_for(tuples: int, heaps: int) -> int:
+    return tuples if heaps == 1 else -(-tuples // heaps)
+
+
+def _resized(array: Int64s, size: int) -> Int64s:
+    kept = min(size, array.size)
+    out = np.empty(size, np.int64)
+    out[:kept] = array[:kept]
+    return out
 
 
 def _heaps(heaps: int, room: int, slots: int) -> score_heap.ScoreHeaps:

@@ -21,6 +21,14 @@ class SlidingWindowJoinStrategy(JoinStrategy):
 
     name: ClassVar[str] = "mswj"
 
+    @property
+    def takes_rows(self) -> bool:
+        return True
+
+    @property
+    def knows_bytes(self) -> bool:
+        return True
+
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> LimitedWindowJoinLogic:
         # Options are read without the compiler; only a join that runs needs it.
         from slackwater.plugins.join.limited_logic import LimitedWindowJoinLogic

@@ -106,19 +106,23 @@ class SlidingWindowJoinLogic:
         return out, np.arange(out.size) >= in_order
 
     def _fill(self, held: Held, late: Any) -> None:
-        """Put tuples into empty windows without probing."""
+        """Put tuples into empty windows without probing; they lie in this order in the slots."""
         n = len(held.ts)
-        self._reserve(n)
+        if n > len(self._w.slots):
+            self._w = self._empty(n)
         released = Released(held.input, held.seq, held.ts, np.asarray(late, np.bool_), held.cells, held.nulls)
         self._run(released, 0, n, np.empty((0, len(self._w.control) - 1), np.int64), np.empty(0, np.int64))
 
     def _reserve(self, n: int) -> None:
         """Make room for ``n`` more tuples, at least doubling, so that the kernel never has to."""
-        old = self._w
+        size = len(self._w.slots)
+        if self._occupied() + n > size:
+            self._enlarge(max(2 * size, self._occupied() + n))
+
+    def _enlarge(self, to: int) -> None:
+        """Lay the windows out in larger arrays."""
+        old, new = self._w, self._empty(to)
         size = len(old.slots)
-        if self._occupied() + n <= size:
-            return
-        new = self._empty(max(2 * size, self._occupied() + n))
         new.slots[:size] = old.slots
         new.groups[: len(old.groups)] = old.groups
         new.late_due[:size], new.late_slot[:size] = old.late_due, old.late_slot

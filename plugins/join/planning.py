@@ -91,7 +91,7 @@ def probe_plan(setting: Setting, also: tuple[int, ...] = ()) -> kernel.ProbePlan
         if also and also not in mine and all(i in condition.classes[c] for c in also):
             mine.append(also)
     n_keys = max(1, len(condition.classes))
-    inputs = np.zeros((m, 5), np.int64)
+    inputs = np.zeros((m, 6), np.int64)
     steps = np.zeros((m, m - 1, kernel.SOURCES + 2 * n_keys), np.int64)
     indexes = np.zeros((m, max(1, *map(len, used)), layout.COLUMNS + n_keys), np.int64)
     program = [np.empty((0, 4), np.int64)]
@@ -104,7 +104,8 @@ def probe_plan(setting: Setting, also: tuple[int, ...] = ()) -> kernel.ProbePlan
     for i, plan in enumerate(plans):
         own = add(p for p, predicate in enumerate(condition.predicates) if predicate.inputs == {i})
         start = multiply_from(plan) if setting.counts_only else m
-        inputs[i] = (setting.windows[i], len(used[i]), *own, start)
+        rows = setting.rows[i] if setting.rows else kernel.NO_ROWS
+        inputs[i] = (setting.windows[i], len(used[i]), *own, start, rows)
         for d, step in enumerate(plan):
             sources = [
                 x for c, s in zip(step.classes, step.sources, strict=True) for x in (s, condition.classes[c][s])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from slackwater.plugins.contract import JoinStrategy, Setting, Snapshot
 
 if TYPE_CHECKING:
-    from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
+    from slackwater.plugins.join.limited_logic import LimitedWindowJoinLogic
 
 
 class SymmetricHashJoin(JoinStrategy):
@@ -28,8 +28,12 @@ class SymmetricHashJoin(JoinStrategy):
     def takes_window(self) -> bool:
         return False
 
-    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> SlidingWindowJoinLogic:
-        # Options are read without the compiler; only a join that runs needs it.
-        from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
+    @property
+    def knows_bytes(self) -> bool:
+        return True
 
-        return SlidingWindowJoinLogic(setting, snapshot)
+    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> LimitedWindowJoinLogic:
+        # Options are read without the compiler; only a join that runs needs it.
+        from slackwater.plugins.join.limited_logic import LimitedWindowJoinLogic
+
+        return LimitedWindowJoinLogic(setting, snapshot)

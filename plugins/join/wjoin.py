@@ -19,6 +19,14 @@ class WindowJoin(JoinStrategy):
 
     name: ClassVar[str] = "wjoin"
 
+    @property
+    def takes_rows(self) -> bool:
+        return True
+
+    @property
+    def knows_bytes(self) -> bool:
+        return True
+
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> LimitedWindowJoinLogic:
         # Options are read without the compiler; only a join that runs needs it.
         from slackwater.plugins.join.limited_logic import LimitedWindowJoinLogic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slackwater.plugins.contract import Float64s, Setting, Snapshot, Tuples
+from slackwater.plugins.contract import Float64s, Limit, Setting, Snapshot, Tuples
 from slackwater.plugins.shedding.links import keys_of, samples_of
 from slackwater.plugins.shedding.prob import ByChance
 from slackwater.transforms.kernels import frequencies as counting
@@ -14,6 +14,8 @@ NEGLIGIBLE = 1 / 16
 """A decayed count below this many new observations is forgotten when room is needed."""
 _COUNTED = ("hashes", "counts", "used", "totals", "weights")
 _SAMPLED = ("records", "beyond", "seen", "factor", "bins", "found")
+STRIDE = 1024
+"""Tuples between two looks at whether there is room; counted over the whole stream, chunks do not show."""
 
 
 class ChancesLogic:
@@ -27,10 +29,10 @@ class ChancesLogic:
     def __init__(
         self, options: ByChance, setting: Setting, decays: bool, snapshot: Snapshot | None = None
     ) -> None:
-        self.memory: int | None = options.memory
+        self.memory: Limit = options.memory
         self.allocation = options.allocation
         self.decays = decays
-        self.renewal = 0 if decays else max(2 * (options.memory or 0), options.half_life // 4)
+        self.renewal = 0 if decays else options.half_life // 4
         """Tuples for which scores stay good: chances change slowly, lifetimes do not."""
         own, partners = keys_of(setting)
         self._forgets = options.estimate == "decayed"
@@ -50,6 +52,7 @@ class ChancesLogic:
         )
         if given:
             self._count_given(setting)
+        self._observed = int(snapshot["observed"]) if snapshot else 0
         if snapshot:
             kept = {name: np.array(snapshot[name]) for name in self._lasting}
             self._f = self._f._replace(**{name: kept[name] for name in _COUNTED if name in kept})
@@ -60,17 +63,34 @@ class ChancesLogic:
 
     def observe(self, tuples: Tuples) -> Float64s:
         """Return what each tuple could expect when it came; each is learnt from in turn."""
-        if self._f.hashes.size and self._f.weights[counting.COUNTS]:
-            self._reserve(tuples.ts.size * self._f.own.shape[1])
-        return self._expected(tuples, True)
+        out = np.empty(tuples.ts.size)
+        counts = self._f.hashes.size and self._f.weights[counting.COUNTS]
+        start = 0
+        while start < out.size:
+            if counts and self._observed % STRIDE == 0:
+                self._reserve(STRIDE * self._f.own.shape[1])
+            stop = min(out.size, start + STRIDE - self._observed % STRIDE)
+            out[start:stop] = self._expected(Tuples._make(array[start:stop] for array in tuples), True)
+            self._observed += stop - start
+            start = stop
+        return out
 
     def snapshot(self) -> Snapshot:
-        return {name: getattr(self._f if name in _COUNTED else self._s, name).copy() for name in self._lasting}
+        learnt = {name: getattr(self._f if name in _COUNTED else self._s, name).copy() for name in self._lasting}
+        return {"observed": self._observed, **learnt}
 
     @property
     def nbytes(self) -> int:
         """Bytes of the counts and samples."""
         return sum(array.nbytes for array in (self._f.hashes, self._f.counts, *self._s))
+
+    def bytes_after(self, tuples: int) -> int:
+        """Bytes of what is learnt at most, once so many more tuples have been observed."""
+        size = self._f.hashes.size
+        wanted = int(self._f.used[0]) + (tuples + STRIDE) * self._f.own.shape[1]
+        if not size or not self._f.weights[counting.COUNTS] or 2 * wanted <= size:
+            return self.nbytes
+        return self.nbytes - 16 * size + (16 << (4 * wanted - 1).bit_length())
 
     @property
     def _lasting(self) -> tuple[str, ...]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from slackwater.plugins.contract import SheddingStrategy
+from slackwater.plugins.options import MemoryLimit
 from slackwater.plugins.shedding.queue_options import Queue
 
 
 class LimitedMemory(SheddingStrategy):
     """A memory limit and how inputs share it, and a queue in front of the join."""
 
-    memory: int | None = Field(default=None, ge=1)
-    """tuples that a shard may hold, in the windows and waiting to be put in order together; none: no limit"""
+    memory: MemoryLimit | None = None
+    """what a shard may hold, in the windows and waiting for order: 100000 or 64MB; {0s: 100000, 10m: 50000} says
+    it by stream time since the first row; none: no limit"""
     allocation: Literal["fixed", "variable"] = "variable"
     """variable: tuples of all inputs compete for the memory; fixed: each input has an equal share"""
     queue: Queue | None = None

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from slackwater.plugins.contract import Float64s, Setting, SheddingStrategy, Snapshot, Tuples
+from slackwater.plugins.contract import Float64s, Limit, Setting, SheddingStrategy, Snapshot, Tuples
 
 
 class NoShedding(SheddingStrategy):
@@ -20,7 +20,7 @@ class KeepAllLogic:
     """Every tuple is worth the same, and there is no limit."""
 
     decays = False
-    memory: int | None = None
+    memory: Limit = None
 
     def scores(self, tuples: Tuples) -> Float64s:
         return np.ones(tuples.ts.size)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from slackwater.plugins.contract import Float64s, Setting, Snapshot, Tuples
+from slackwater.plugins.contract import Float64s, Limit, Setting, Snapshot, Tuples
 from slackwater.plugins.shedding.limits import LimitedMemory
 
 
@@ -31,7 +31,7 @@ class RandomLogic:
     decays = False
 
     def __init__(self, options: RandomShedding, snapshot: Snapshot | None = None) -> None:
-        self.memory: int | None = options.memory
+        self.memory: Limit = options.memory
         self.allocation = options.allocation
         self._seed = options.seed
         self._throws = int(snapshot["throws"]) if snapshot else 0

@@ -113,6 +113,23 @@ def _take_oldest(ring_ts, ring_code, heap_ts, heap_code, slack, sync_ts, sync_co
 
 
 @njit(cache=True, nogil=True)
+def give_up(state, out_code, out_ts, out_late):  # type: ignore[no-untyped-def]
+    """Let the oldest rows go, as many as there is room for in the arrays; T_sync follows them."""
+    clock = state.clock
+    for n in range(out_code.size):
+        ts, code, left = _take_oldest(
+            state.ring_ts, state.ring_code, state.heap_ts, state.heap_code, state.slack, state.sync_ts,
+            state.sync_code, clock[IN_SYNC],
+        )  # fmt: skip
+        clock[IN_SYNC] = left
+        out_code[n] = code
+        out_ts[n] = ts
+        out_late[n] = ts < clock[ON_T]
+        clock[T_SYNC] = max(clock[T_SYNC], ts)
+        clock[ON_T] = max(clock[ON_T], ts)
+
+
+@njit(cache=True, nogil=True)
 def release(inputs, ts, codes, bounds, capacity, first_arrival, state, out_code, out_ts, out_late, out_at):  # type: ignore[no-untyped-def]
     """Buffer the arrivals, release what their bounds allow, synchronise; return how many were emitted.
 

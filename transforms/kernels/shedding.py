@@ -25,6 +25,7 @@ from slackwater.transforms.kernels.score_heap import (
 from slackwater.transforms.kernels.slots import (
     AFTER,
     FIRST,
+    FREE_SLOT,
     GROUP,
     LAST,
     LATE,
@@ -40,8 +41,10 @@ from slackwater.transforms.kernels.slots import (
 )
 from slackwater.transforms.kernels.windows import (
     INDEXES,
+    NO_ROWS,
     OWN_FROM,
     OWN_TO,
+    ROWS,
     WINDOW,
     Windows,
     place_slot,
@@ -59,6 +62,10 @@ class Shed(NamedTuple):
     heaps: Any
     previous: Any
     """Of each slot, the one before it in its time list, NONE, or LATE_ONE."""
+    ordinal: Any
+    """Of each slot in a window of rows, how many tuples of its input had come before it."""
+    arrived: Any
+    """Of each input with such a window, how many tuples have come, evicted ones included."""
     dead: Any
     """``[1]``: evicted tuples that are still in the heap of late ones."""
     rank: Any
@@ -156,6 +163,18 @@ def _expire_late(w, inputs, shed, now):  # type: ignore[no-untyped-def]
         _sweep(w, shed)
 
 
+@njit(cache=True, nogil=True)
+def _age(w, inputs, shed, h, i):  # type: ignore[no-untyped-def]
+    """Count a tuple into an input's window of rows, and drop those that it pushes out: evicted ones age too."""
+    oldest = shed.arrived[i] - inputs[i, ROWS]
+    shed.arrived[i] += 1
+    slot = w.control[i, FIRST]
+    while slot != NONE and shed.ordinal[slot] <= oldest:
+        remove(shed.heaps, h, shed.heaps.place[slot])
+        _drop(w.slots, w.groups, w.table, w.control, inputs, shed.previous, shed.dead, slot)
+        slot = w.control[i, FIRST]
+
+
 @njit(cache=True, nogil=True, inline="always")
 def _held(control):  # type: ignore[no-untyped-def]
     n = 0
@@ -200,7 +219,8 @@ def step(  # type: ignore[no-untyped-def]
     limit, live = borrowed(shed.limit), borrowed(shed.live)
     gone, n_gone = borrowed(shed.gone), borrowed(shed.n_gone)
     w = Windows(slots, groups, table, late_due, late_slot, control)
-    shed = Shed(heaps, previous, dead, ranks, limit, live, gone, n_gone)
+    ordinal, arrived = borrowed(shed.ordinal), borrowed(shed.arrived)
+    shed = Shed(heaps, previous, ordinal, arrived, dead, ranks, limit, live, gone, n_gone)
     m = inputs.shape[0]
     shared = heaps.size.size == 1
     n_out = 0
@@ -223,9 +243,12 @@ def step(  # type: ignore[no-untyped-def]
                     previous[due] = NONE
             if control[-1, LATE] > 0:
                 _expire_late(w, inputs, shed, now)
-        elif ts < now - inputs[i, WINDOW]:
+        elif ts < now - inputs[i, WINDOW] or inputs[i, ROWS] < NO_ROWS:
+            shrink(w, inputs, shed, k, k)
             live[k] = _held(control)
             continue
+        if control[-1, FREE_SLOT] == NONE:
+            _sweep(w, shed)
         slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
         qualifies = True
         if inputs[i, OWN_TO] > inputs[i, OWN_FROM]:
@@ -252,6 +275,9 @@ def step(  # type: ignore[no-untyped-def]
         mine = 0 if shared else i
         code = tuple_seq[k] * 8 + i
         rank = ranks[k] if qualifies else LOWEST
+        if inputs[i, ROWS] < NO_ROWS:
+            _age(w, inputs, shed, mine, i)
+            ordinal[slot] = arrived[i] - 1
         crowded = False
         for h in range(heaps.size.size):
             crowded = crowded or heaps.size[h] > limit[k, h]

@@ -63,7 +63,9 @@ class Windows(NamedTuple):
 # Columns of the search, a record per input or step; the last record holds the key that is looked up.
 BOUND, SIZE, AT, CURSOR, CANDIDATES = range(5)
 # Columns of the plan's tables.
-WINDOW, INDEXES, OWN_FROM, OWN_TO, MULTIPLY_FROM = range(5)
+WINDOW, INDEXES, OWN_FROM, OWN_TO, MULTIPLY_FROM, ROWS = range(6)
+NO_ROWS = 1 << 62
+"""ROWS of a window of time: more than there are."""
 STEP_INPUT, STEP_INDEX, STEP_KEYS, TEST_FROM, TEST_TO, SOURCES = range(6)
 
 
@@ -71,7 +73,8 @@ class ProbePlan(NamedTuple):
     """How tuples are probed and indexed."""
 
     inputs: Any
-    """Per input: window, number of indexes, instructions for predicates on it alone, step to multiply from."""
+    """Per input: window, number of indexes, instructions for predicates on it alone, step to multiply from, and
+    how many rows the window has at most: a window of rows is endless in time, and late tuples do not enter it."""
     steps: Any
     """``[probing input, step]``: input bound, index used, keys, instructions; then (input, cell) per key."""
     indexes: Any
@@ -291,6 +294,16 @@ def keep_slot(slots, late_due, late_slot, control, inputs, slot, late):  # type:
     control[i, LAST] = slot
 
 
+@njit(cache=True, nogil=True)
+def _drop_first(slots, groups, table, control, n_indexes, i):  # type: ignore[no-untyped-def]
+    """Drop the oldest tuple of an input's time list."""
+    slot = control[i, FIRST]
+    control[i, FIRST] = slots[slot, AFTER]
+    if control[i, FIRST] == NONE:
+        control[i, LAST] = NONE
+    drop_slot(slots, groups, table, control, n_indexes, slot)
+
+
 # fmt: off
 @njit(cache=True, nogil=True)
 def step(  # type: ignore[no-untyped-def]
@@ -323,7 +336,7 @@ def step(  # type: ignore[no-untyped-def]
             if not late:
                 now = ts
                 expire(slots, groups, table, late_due, late_slot, control, inputs, now)
-            elif ts < now - inputs[i, WINDOW]:
+            elif ts < now - inputs[i, WINDOW] or inputs[i, ROWS] < NO_ROWS:
                 continue
         slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
         qualifies = True
@@ -351,8 +364,10 @@ def step(  # type: ignore[no-untyped-def]
         if visiting and not late:
             free_slot(slots, control, slot)
             continue
-        keep_slot(slots, late_due, late_slot, control, inputs, slot, late)
         n_indexes = inputs[i, INDEXES]
+        if control[i, LIVE] >= inputs[i, ROWS]:
+            _drop_first(slots, groups, table, control, n_indexes, i)
+        keep_slot(slots, late_due, late_slot, control, inputs, slot, late)
         if qualifies:
             index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search)
         else:
