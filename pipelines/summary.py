@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from slackwater.plugins.disorder.budget import LEAST_LEFT, NEARLY
+from slackwater.plugins.options import Memory, MemoryLimit
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.time_unit import NANOS
@@ -106,10 +107,14 @@ def _short_of_memory(name: str, plan: JoinPlan, account: Accounting) -> Iterator
         )
 
 
-def _size(memory: int, times: float = 1.0) -> str:
+def _size(memory: int | Memory | MemoryLimit, times: float = 1.0) -> str:
     """Return a multiple of a memory in the unit in which it was given, rounded up to two digits."""
-    if times == 1.0:
-        return f"{memory:,} tuples"
-    tuples = math.ceil(memory * times)
-    unit = 10 ** max(0, len(str(tuples)) - 2)
-    return f"{-(-tuples // unit) * unit:,} tuples"
+    if isinstance(memory, MemoryLimit) and len(memory.steps) > 1:
+        return str(memory) if times == 1.0 else f"{math.ceil(10 * times) / 10:g} times that"
+    of = memory.steps[0][1] if isinstance(memory, MemoryLimit) else Memory.parse(memory)
+    amount = of.amount
+    if times != 1.0:
+        amount = math.ceil(amount * times)
+        unit = 10 ** max(0, len(str(amount)) - 2)
+        amount = -(-amount // unit) * unit
+    return str(Memory(amount, True)) if of.in_bytes else f"{amount:,} tuples"

@@ -171,8 +171,8 @@ def test_an_evicted_row_still_pushes_others_out():
         ),
         (
             {"window": "4 rows", "archive": "kept"},
-            "archive: works with windows of time only: otherwise a row that was missed could have met any other, and "
-            "all would have to be kept; set window to a duration, or leave archive out",
+            "archive: works with windows of time only: otherwise a row that was missed could have met any other, "
+            "and all would have to be kept; set window to a duration, or leave archive out",
         ),
     ],
 )
