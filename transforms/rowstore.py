@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,7 @@ class RowStore:
 
     def __init__(self, schema: pa.Schema, width: int) -> None:
         self._schema = schema
-        self._chunks: list[pa.RecordBatch] = []
+        self._chunks: list[Any] = []
         none = np.empty(0, np.int64)
         cells = np.empty((0, width), np.int64)
         flags = np.empty(0, np.bool_)
@@ -77,16 +77,24 @@ class RowStore:
 
     def take(self, at: Int64s) -> list[Any]:
         """Return the rows at these places, as one Arrow array per column."""
-        if not self._chunks:
-            return [pa.array([], field.type) for field in self._schema]
-        if len(self._chunks) == 1:
-            return list(self._chunks[0].take(pa.array(at)).columns)
-        table = pa.Table.from_batches(self._chunks).take(pa.array(at))
-        return [column.combine_chunks() for column in table.columns]
+        return list(self.batch(at).columns)
 
     def batch(self, at: Int64s) -> pa.RecordBatch:
-        """Return the rows at these places as one batch."""
-        return pa.RecordBatch.from_arrays(self.take(at), schema=self._schema)
+        """Return the rows at these places as one batch.
+
+        Arrow would put a column of several chunks together before it takes some of it; only what is taken is.
+        """
+        if not at.size:
+            return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in self._schema], schema=self._schema)
+        if len(self._chunks) == 1:
+            return self._chunks[0].take(pa.array(at))
+        chunk = np.searchsorted(self._starts(), at, "right") - 1
+        if (chunk[1:] >= chunk[:-1]).all():
+            return pa.concat_batches(list(self._parts(at, chunk)))
+        order = np.argsort(chunk, kind="stable")
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        return pa.concat_batches(list(self._parts(at[order], chunk[order]))).take(pa.array(back))
 
     def report(self, seqs: Int64s) -> Int64s:
         """Mark rows as reported; return the places of those that had not been."""
@@ -98,14 +106,27 @@ class RowStore:
     def keep(self, seqs: Int64s) -> None:
         """Forget every row but these."""
         at = self.locate(np.sort(seqs))
-        # One column after the other, so that no more than one is there twice.
-        columns: list[Any] = list(pa.Table.from_batches(self._chunks, self._schema).columns)
-        self._chunks = []
-        for n in range(len(columns)):
-            columns[n] = columns[n].take(pa.array(at)).combine_chunks()
-        if at.size:
-            self._chunks = [pa.RecordBatch.from_arrays(columns, schema=self._schema)]
+        # One chunk after the other, so that no more than one is there twice.
+        self._chunks = list(self._parts(at, np.searchsorted(self._starts(), at, "right") - 1, forget=True))
         self._change(lambda array, n: array[at])
+
+    def _starts(self) -> Int64s:
+        """Return where each chunk begins."""
+        return np.cumsum([0, *(chunk.num_rows for chunk in self._chunks)])[:-1]
+
+    def _parts(self, at: Int64s, of: Int64s, forget: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield the rows at these places, chunk by chunk, of which ``of`` are the numbers in rising order.
+
+        Where told so, chunks are forgotten meanwhile.
+        """
+        cuts = np.searchsorted(of, np.arange(len(self._chunks) + 1))
+        for n, start in enumerate(self._starts().tolist()):
+            chunk: Any = self._chunks[n]
+            if forget:
+                self._chunks[n] = None
+            mine = at[cuts[n] : cuts[n + 1]]
+            if mine.size:
+                yield chunk if forget and mine.size == chunk.num_rows else chunk.take(pa.array(mine - start))
 
     def _change(self, changed: Callable[[Any, int], Any]) -> None:
         """Change what is kept beside the rows, one array after the other, so that only one is there twice."""
