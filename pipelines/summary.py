@@ -42,7 +42,8 @@ def summarise(
                 default=None,
             ),
             "missed": {
-                way: sum(part.get("missed", {}).get(way, 0) for part in each.values()) for way in ("late", "shed")
+                way: sum(part.get("missed", {}).get(way) or 0 for part in each.values())
+                for way in ("late", "shed")
             },
             "queue": {
                 **{key: sum(part["queue"][key] for part in each.values()) for key in ("max_rows", "shed")},

@@ -84,6 +84,8 @@ class Memory:
         """Return what is written in ``value``; raise ValueError with the fault and the remedy."""
         if isinstance(value, cls):
             return value
+        if isinstance(value, str) and re.fullmatch(r"\s*\d+\s*", value):
+            value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
             return cls(value, False)
         match = re.match(_SIZE_PATTERN, value) if isinstance(value, str) else None

@@ -47,6 +47,20 @@ class Scorer:
         return Tuples(inputs, zeros, zeros, self._encoder.lasting(inputs, cells), nulls, seq)
 
 
+def foreseen(past: Sequence[Any], value: Any, worths: Sequence[float] | None = None) -> float:
+    """Return the share of the arrivals to come that have a value, given those of the past and what each is worth.
+
+    Arrivals repeat values at the rate at which they did so; what is left is for values that are new, and each of
+    those that have been new had the same part of it.
+    """
+    given = [1.0] * len(past) if worths is None else worths
+    different = len(set(past))
+    repeats = 1 - different / len(past)
+    if value not in past:
+        return (1 - repeats) / different * sum(given) / len(past)
+    return repeats * sum(w for v, w in zip(past, given, strict=True) if v == value) / len(past)
+
+
 def joined(plan: JoinPlan, columns: Sequence[dict[str, Any]], size: int = 1000) -> pa.Table:
     """Return the results of two inputs of the same size that take turns."""
     operator, results = Operator(plan), []

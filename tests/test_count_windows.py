@@ -118,6 +118,20 @@ def test_shed_tuples_age_and_the_rest_is_found(data):
             assert not got.late_ids("shed")
 
 
+def test_what_shedding_costs_is_not_known():
+    """What was shed is remembered by time, which says nothing of windows of rows: better no recall than a wrong
+    one. As long as nothing is shed, it is known."""
+    arrivals = streams(np.random.default_rng(1), 2, 400)
+    for memory, known in ((20, False), (10_000, True)):
+        plan = join_of(2, [25, 25], 4, shedding={"strategy": "prob", "memory": memory})
+        account = run(plan, arrivals).operator.accounting
+        summary = account.summary(10**6)
+        assert ("shed" in summary["late"]) is not known
+        assert account.results > 0
+        assert (summary["recall_estimate"] is not None) is known
+        assert summary["missed"]["shed"] == (0 if known else None)
+
+
 def test_an_evicted_row_still_pushes_others_out():
     """Windows of 2 rows and room for one tuple of a: the second is shed, and with the third the first has aged
     out, though only one was ever held."""

@@ -80,7 +80,7 @@ def test_rows_go_in_the_order_of_their_frequency_and_of_equal_ones_the_older():
     given = prob({"b.k": {1: 0.5, 2: 0.25}, "a.k": {1: 0.5}})
     plan = plan_of(SCHEMA, window="99ms", where=WHERE, disorder={"strategy": "none"}, shedding=given)
     keys = [3, 1, 2, 4, 1, 1, 2, 1]
-    got = run(plan, numbered((0, {"ts": t, "k": k, "v": 0}) for t, k in enumerate(keys)))
+    got = run(plan, numbered((0, {"ts": t, "k": k, "v": 0}) for t, k in enumerate(keys)), range(1, len(keys)))
     gone = [row["ts"] for row in got.late if row["reason"] == "shed"]
     worth = {1: 0.5, 2: 0.25}
     assert gone == sorted(gone, key=lambda t: (worth.get(keys[t], 0), t))

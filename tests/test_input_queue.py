@@ -21,9 +21,9 @@ from slackwater.pipelines.reconcile import Reconciliation
 from slackwater.plugins import SheddingStrategy
 from slackwater.plugins.contract import NEVER, Held
 from slackwater.plugins.shedding.queue_options import Queue
-from slackwater.transforms import archive
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.archive_directory import prepare
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.input_queue import InputQueue
@@ -128,9 +128,20 @@ def modular(which, row, known):
     return share * held
 
 
+def expected(rows, which, row):
+    """The share of what is to come that has the row's key: as far as values repeat, that of the past."""
+    others = [other["k"] for i, other in rows if i != which and other["ts"] is not None]
+    keys = [k for k in others if k is not None]
+    if row["k"] is None or not keys:
+        return 0.0
+    if row["k"] not in keys:
+        return 1.0 / len(keys) * len(keys) / len(others)
+    return (1.0 - len(set(keys)) / len(keys)) * keys.count(row["k"]) / len(others)
+
+
 def integrated(which, row, known):
     """What is held now, and the chance times as many arrivals as it takes to replace its own input's rows."""
-    chance, _ = partners(known.before, which, row)
+    chance = expected(known.before, which, row)
     own = sum(i == which for i, other in known.held if other["ts"] is not None)
     arrived = [max(1.0, float(sum(i == j for i, _ in known.arrived))) for j in range(2)]
     return modular(which, row, known) + chance * (own * arrived[1 - which] / arrived[which])
@@ -236,10 +247,10 @@ def test_shed_rows_are_archived_so_that_nothing_is_lost_for_good():
     exact = run(dearest(None), arrivals)
     with tempfile.TemporaryDirectory() as folder:
         plan = dearest(Queue(rows=7, service_rate=1500), archive=folder)
-        archive.prepare(plan)
+        prepare(plan)
         got = run(plan, arrivals, (100, 200), (150,))
         assert got.late_ids("shed").total() > 50
-        missed = [row for batch in Reconciliation(Path(folder)).missed() for row in batch.to_pylist()]
+        missed = [row for batch in Reconciliation(Path(folder)).missed_results() for row in batch.to_pylist()]
     again = Counter(((row["a_id"], row["b_id"]), row["ts"]) for row in missed)
     assert got.results + again == exact.results
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import SCHEMA, plan_of, run
 
+from slackwater.transforms import shadow
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.operator import Chunk, Operator
 
@@ -158,7 +159,8 @@ def test_a_sample_does_not_show_chunks_or_restarts(m):
         assert other.still_shed.tolist() == whole.still_shed.tolist()
 
 
-def test_what_is_remembered_is_bounded():
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(shadow, "MOST", 512)
     plan = counting(shedding={"strategy": "random", "memory": 500})
     operator, rows = Operator(plan), stream(30_000)
     for start in range(0, 30_000, 500):

@@ -9,7 +9,7 @@ from conditions import EFFORT, FOUR_WAY, THREE_WAY, TWO_WAY, cuts, eq, known, st
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import SCHEMA, plan_of, run
-from scoring import Scorer, joined
+from scoring import Scorer, foreseen, joined
 
 from slackwater.pipelines.offline.optimum import optimum
 from slackwater.transforms.errors import ConfigError
@@ -50,22 +50,38 @@ def test_a_tuple_is_worth_the_share_of_arrivals_that_match_it(where):
     known_of.observe([(1, row) for row in rows])
     share = [sum(CONDITIONS[where](a, b) for b in rows) / len(rows) for a in rows[:50]]
     assert max(share) > 0.05
+    if where == "a.k = b.k":
+        share = [foreseen([b["k"] for b in rows], a["k"]) for a in rows[:50]]
     close(known_of.scores(0, rows[:50]), share)
+
+
+def test_values_that_do_not_repeat_are_not_expected_again():
+    """Each auction comes once, and bids come for it: bids are worth nothing, auctions without bids a share."""
+    auctions, bids = list(range(10)), [k for k in range(8) for _ in range(k + 1)]
+    for estimate in ("exact", "decayed", "sketch"):
+        chances = scorer("a.k = b.k", estimate=estimate, half_life=10**12)
+        chances.observe([*((0, {"k": k}) for k in auctions), *((1, {"k": k}) for k in bids)])
+        np.testing.assert_allclose(chances.scores(1, [{"k": k} for k in bids]), 0, atol=1e-9)
+        got = np.array(chances.scores(0, [{"k": k} for k in auctions]))
+        np.testing.assert_allclose(got, [foreseen(bids, k) for k in auctions], rtol=1e-6)
+        assert got[9] == got[8] > got[0] > 0
 
 
 def test_predicates_are_tested_as_if_keys_were_equal():
     chances = scorer("a.k = b.k AND a.v + b.v > b.k")
     chances.observe([(1, {"k": k, "v": v}) for k in (1, 2) for v in (0, 1, 2, 3)] + [(1, {"k": 9, "v": 0})])
     passing = sum(v > 1 for v in (0, 1, 2, 3, 0, 1, 2, 3, 0)) / 9
-    close(chances.scores(0, [{"k": 1, "v": 0}, {"k": 3, "v": 0}]), [4 / 9 * passing, 0])
+    keys = [1, 1, 1, 1, 2, 2, 2, 2, 9]
+    expected = [foreseen(keys, k) * passing for k in (1, 3)]
+    close(chances.scores(0, [{"k": 1, "v": 0}, {"k": 3, "v": 2}]), expected)
 
 
 def test_arrivals_that_can_never_join_count_for_nothing():
     chances = scorer("a.k = b.k AND b.v > 0")
-    chances.observe(
-        [(1, {"k": 1, "v": 0}), (1, {"k": 1, "v": 1}), (1, {"k": 2, "v": 0}), (1, {"k": 2, "v": None})]
-    )
-    assert chances.scores(0, [{"k": 1}, {"k": 2}]) == [0.25, 0]
+    chances.observe([(1, {"k": 1, "v": v}) for v in (0, 1, 1)] + [(1, {"k": 2, "v": v}) for v in (0, None)])
+    one, two = chances.scores(0, [{"k": 1}, {"k": 2}])
+    able = 2 / 5
+    close([one, two], [able * foreseen([1, 1], k) for k in (1, 2)])
 
 
 def test_rare_matches_are_learnt_from_similar_tuples():
@@ -86,16 +102,22 @@ def test_what_lies_beyond_the_middle_of_a_chain_counts():
     c = [(2, {"k": 0, "v": v}) for v in (7, 7, 7, 8)]
     b = [(1, {"k": k, "v": v}) for k, v in ((1, 5), (2, 7), (1, 5), (2, 7), (3, 8))]
     chances.observe([*c, *b])
-    close(chances.scores(0, [{"k": k} for k in (1, 2, 3, 4)]), [0, 2 / 5 * 3 / 4, 1 / 5 * 1 / 4, 0])
+    in_c = {v: foreseen([7, 7, 7, 8], v) for v in (5, 7, 8)}
+    worths = [in_c[v] for v in (5, 7, 5, 7, 8)]
+    got = chances.scores(0, [{"k": k} for k in (1, 2, 3, 4)])
+    close(got, [foreseen([1, 2, 1, 2, 3], k, worths) for k in (1, 2, 3, 4)])
+    assert got[1] > got[0]
     chances.observe([(0, {"k": 2})] * 3 + [(0, {"k": 1})])
-    close(chances.scores(1, [{"k": 2, "v": 7}, {"k": 1, "v": 5}]), [3 / 4 * 3 / 4, 0])
+    in_a = [foreseen([2, 2, 2, 1], k) for k in (2, 1)]
+    close(chances.scores(1, [{"k": 2, "v": 7}, {"k": 1, "v": 5}]), [in_a[0] * in_c[7], in_a[1] * in_c[5]])
 
 
 def test_what_lies_beyond_counts_for_predicates_too():
     chances = scorer("a.k < b.k AND b.v = c.v", 3)
     chances.observe([(2, {"k": 0, "v": v}) for v in (7, 8, 8, 8)])
     chances.observe([(1, {"k": k, "v": v}) for k, v in ((1, 7), (2, 8), (3, 9))])
-    close(chances.scores(0, [{"k": 0}, {"k": 1}, {"k": 2}]), [(1 / 4 + 3 / 4) / 3, 3 / 4 / 3, 0])
+    in_c = [foreseen([7, 8, 8, 8], v) for v in (7, 8, 9)]
+    close(chances.scores(0, [{"k": 0}, {"k": 1}, {"k": 2}]), [sum(in_c[k:]) / 3 for k in (0, 1, 2)])
 
 
 def test_a_weight_is_averaged_over_partners_that_pass():
@@ -111,7 +133,8 @@ def test_partners_of_a_key_share_in_what_they_are_worth():
     chances.observe([(0, {"k": 3, "v": 2})] * 4)
     chances.observe([(1, {"k": k, "v": v}) for k, v in ((1, 1), (2, 3)) * 10])
     one, two = chances.scores(0, [{"k": 1, "v": 1}, {"k": 2, "v": 1}])
-    close([one, two], [2 / 4, 2 * 3 / 4])
+    repeats = 1 - 2 / 20
+    close([one, two], [repeats * 2 / 4, repeats * 2 * 3 / 4])
 
 
 @pytest.mark.parametrize(
@@ -193,8 +216,25 @@ def test_a_skewed_band_join_keeps_clearly_more_than_by_chance():
     assert random < life <= best.kept
 
 
+@pytest.mark.parametrize("estimate", ["exact", "decayed", "sketch"])
+def test_of_one_to_many_those_are_kept_that_others_refer_to(estimate):
+    """Every key comes once on a, and on b again and again for a while; a holds a quarter of the memory's rows."""
+    rng = np.random.default_rng(4)
+    a = {"ts": TS[0], "k": np.arange(N)}
+    b = {"ts": TS[1], "k": np.maximum(0, np.arange(N) - rng.integers(0, W, N))}
+    random, prob, life = (
+        results([a, b], "a.k = b.k", memory=W, allocation="variable", strategy=name, **options).num_rows
+        for name, options in (("random", {}), ("prob", {"estimate": estimate}), ("life", {"estimate": estimate}))
+    )
+    assert random < 0.6 * N
+    assert min(prob, life) > 1.5 * random
+
+
 def test_a_sketch_never_counts_too_few_and_seldom_many_too_many():
-    """Count-min: above the count by e / width of all, with a chance of at most e to the power of minus rows."""
+    """Count-min: above the count by e / width of all, with a chance of at most e to the power of minus rows.
+
+    For a new value it may take one that was seen, so that it takes values to repeat rather too often.
+    """
     rng = np.random.default_rng(5)
     n, width = 20_000, 1024
     keys = zipf(rng, n, 1.1, 5000)
@@ -202,9 +242,9 @@ def test_a_sketch_never_counts_too_few_and_seldom_many_too_many():
     sketch.observe([(1, {"k": int(k)}) for k in keys])
     count = Counter(keys.tolist())
     got = np.array(sketch.scores(0, [{"k": k} for k in range(5000)])) * n
-    over = got - np.array([count[k] for k in range(5000)])
-    assert over.min() > -1e-3
-    assert (over > np.e * n / width).mean() <= np.exp(-4)
+    counts = np.array([count[k] for k in range(5000)])
+    assert (got - (1 - len(count) / n) * counts).min() > -1e-3
+    assert (got - counts > np.e * n / width).mean() <= np.exp(-4)
     assert sketch.logic.nbytes < 64 * width
 
 
@@ -212,10 +252,14 @@ def test_decayed_counts_follow_a_change_that_exact_ones_do_not():
     """After two half-lives a quarter is left of what was before; of that, eight half-lives were seen."""
     before, after = [(1, {"k": 1})] * 4000, [(1, {"k": 2})] * 1000
     followed = (1 - 2.0**-2) / (1 - 2.0**-10)
-    for estimate, share in (("exact", 1 / 5), ("decayed", followed), ("sketch", followed)):
+    growth = 2.0 ** (1 / 500)
+    decayed = 1 - (1 + growth**4000) / ((growth**5000 - 1) / (growth - 1))
+    for estimate, share, repeats in (
+        ("exact", 1 / 5, 1 - 2 / 5000), ("decayed", followed, decayed), ("sketch", followed, decayed)
+    ):  # fmt: skip
         chances = scorer("a.k = b.k", estimate=estimate, half_life=500)
         chances.observe([*before, *after])
-        close(chances.scores(0, [{"k": 1}, {"k": 2}]), [1 - share, share])
+        close(chances.scores(0, [{"k": 1}, {"k": 2}]), [repeats * (1 - share), repeats * share])
 
 
 SPECS = [*TWO_WAY, *THREE_WAY, *FOUR_WAY]

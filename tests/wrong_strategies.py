@@ -315,7 +315,7 @@ def scribble_on_tuples(self, tuples):
 SHEDDING = {
     "check_shedding_logic_keeps_to_the_contract": [
         (wrong_shedding("x", lacks="scores"), "lacks scores"),
-        (wrong_shedding("x", memory=0), "memory must be None or a positive int, got 0"),
+        (wrong_shedding("x", memory=0), "memory must be None, a positive int, a Memory or a MemoryLimit, got 0"),
         (wrong_shedding("x", decays=1), "decays must be True or False, got 1"),
     ],
     "check_scores_are_finite_numbers": [

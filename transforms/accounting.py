@@ -37,7 +37,7 @@ class Accounting:
         self.shed = 0.0
         """Results that tuples in order did not complete because members had been shed (``transforms.shadow``)."""
         self.shed_by = ""
-        """How these were found."""
+        """How these were found; empty where nothing counts them."""
         self.still_shed = np.zeros(MORE_MEMORY.size)
         """Of these, how many would have been missed with that much more memory, of each of ``MORE_MEMORY``."""
         self.slack: Counter[int] = Counter()
@@ -158,6 +158,8 @@ class Accounting:
         part.finished = self.finished - before.finished
         part.results = self.results - before.results
         part.shed = self.shed - before.shed
+        part.shed_by = self.shed_by
+        part.overflowed = self.overflowed - before.overflowed
         return part
 
     def mark(self) -> Accounting:
@@ -178,8 +180,16 @@ class Accounting:
         late, unseen = (shares.sum(axis=1) * possible).tolist()
         return {"late": late, "shed": self.shed + unseen}
 
+    @property
+    def shed_unmeasured(self) -> bool:
+        """Whether the join shed rows, and nothing tells how many results that cost."""
+        shed = sum(n for (_, reason), n in self.late.items() if reason == "shed")
+        return not self.shed_by and shed > self.overflowed.sum()
+
     def recall_estimate(self) -> float | None:
         """Produced results over produced and missed ones, or None if there is nothing to go by."""
+        if self.shed_unmeasured:
+            return None
         missed = sum(self.missed_results().values())
         if not self.results and not missed:
             return None if self.late else 1.0
@@ -203,6 +213,9 @@ class Accounting:
         reasons: Counter[str] = Counter()
         for (_, reason), n in self.late.items():
             reasons[reason] += n
+        missed: dict[str, Any] = {way: round(n) for way, n in self.missed_results().items()}
+        if self.shed_unmeasured:
+            missed["shed"] = None
         return {
             "input": {name: int(n) for name, n in zip(self.inputs, self.received, strict=True)},
             "results": self.results,
@@ -215,7 +228,7 @@ class Accounting:
                 "shed": int(self.overflowed.sum()),
                 "wait_ms": _spread_ms(self.waits, 1),
             },
-            "missed": {**{way: round(n) for way, n in self.missed_results().items()}, **self._found_by()},
+            "missed": {**missed, **self._found_by()},
             "state": {
                 "max_tuples": self.max_tuples + self.queued,
                 "max_bytes": self.max_bytes,

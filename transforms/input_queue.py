@@ -96,7 +96,7 @@ class InputQueue:
             store.restore(rows)
         self._q = _empty()
         if snapshot:
-            self._reserve(len(state["score"]))
+            self._reserve(len(state["rank"]))
             kernel.restore(self._q, *(np.array(state[name]) for name in ("code", "ts", "came", "rank")))
             self._q.state[[kernel.CLOCK, kernel.DEBT]] = state["clock"]
 

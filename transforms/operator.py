@@ -83,7 +83,7 @@ class Operator:
         pacing = (self.accounting, lambda: len(self._buffer), self.seconds, state)
         self._pacing = Pacing(plan, self._disorder, *pacing)
         shadow = (plan, self._shedder, self._encoder, self._rows, self.accounting, state.get("shadow"))
-        self._shadow = Shadow(*shadow) if self._shedder.limited else None
+        self._shadow = Shadow(*shadow) if self._shedder.limited and not plan.setting.rows else None
         optional: dict[str, Any] = {
             "promises": self._promises, "archive": self._archive, "queue": self.queue, "shadow": self._shadow
         }  # fmt: skip

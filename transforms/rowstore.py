@@ -145,7 +145,8 @@ class RowStore:
 
     def snapshot(self) -> Snapshot:
         """All rows and what is kept beside them."""
-        return {**self.beside._asdict(), "rows": ipc.to_bytes(*self._chunks, schema=self._schema)}
+        chunks = self._chunks if len(self._chunks) < 2 else [pa.concat_batches(self._chunks)]
+        return {**self.beside._asdict(), "rows": ipc.to_bytes(*chunks, schema=self._schema)}
 
     def restore(self, snapshot: Snapshot) -> None:
         """Become as ``snapshot`` says."""

@@ -250,7 +250,7 @@ class SampledKeys(_Sample):
 
 
 class Shadow:
-    """Counts what shedding costs one shard.
+    """Counts what shedding costs one shard. What was shed ages by time, so windows of rows have none.
 
     Its memory is no part of a limit in tuples: it holds keys, not rows, and no more of them than ``MOST``.
     """

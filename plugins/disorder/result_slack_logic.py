@@ -72,6 +72,7 @@ class Learner(SlidingWindowJoinLogic):
         if snapshot:
             held = Held._make(np.ascontiguousarray(snapshot[name]) for name in Held._fields)
             self._fill(held, np.zeros(len(held.ts), np.bool_))
+            self._weights = np.ones(len(self._w.slots))
             self._weights[self._list()[0]] = snapshot["weights"]
 
     def learn(

@@ -12,7 +12,7 @@ from slackwater.transforms.kernels.expectations import expected
 
 NEGLIGIBLE = 1 / 16
 """A decayed count below this many new observations is forgotten when room is needed."""
-_COUNTED = ("hashes", "counts", "used", "totals", "weights")
+_COUNTED = ("hashes", "counts", "used", "totals", "arrivals", "weights")
 _SAMPLED = ("records", "beyond", "seen", "factor", "bins", "found")
 STRIDE = 1024
 """Tuples between two looks at whether there is room; counted over the whole stream, chunks do not show."""
@@ -21,14 +21,16 @@ STRIDE = 1024
 class ChancesLogic:
     """Scores a tuple by the results, or their worth, to expect of an arrival on every other input.
 
-    An input that is linked to the tuple's in no way counts for nothing: it is the same for all.
+    An input that is linked to the tuple's in no way counts for nothing: it is the same for all. Unless it
+    ``foresees`` others, only values that have been seen are expected.
     """
 
     scores_are_chances = True
 
     def __init__(
-        self, options: ByChance, setting: Setting, decays: bool, snapshot: Snapshot | None = None
-    ) -> None:
+        self, options: ByChance, setting: Setting, decays: bool, snapshot: Snapshot | None = None,
+        foresees: bool = True,
+    ) -> None:  # fmt: skip
         self.memory: Limit = options.memory
         self.allocation = options.allocation
         self.decays = decays
@@ -46,7 +48,8 @@ class ChancesLogic:
             counts=np.zeros(counting.ROWS * width if sketch else 1024),
             used=np.zeros(1, np.int64),
             totals=np.full(len(setting.inputs), float(given)),
-            weights=np.array([1.0, growth, float(not given)]),
+            arrivals=np.zeros((*own.shape[:2], 3)),
+            weights=np.array([1.0, growth, float(not given), float(foresees and not given)]),
             own=own,
             partners=partners,
         )
@@ -108,7 +111,7 @@ class ChancesLogic:
         self._reserve(sum(len(key.share) for key in setting.frequencies))
         for key in setting.frequencies:
             n = len(key.classes)
-            entry = (key.input, n, sum(1 << c for c in key.classes), 0, *range(n))
+            entry = (key.input, n, sum(1 << c for c in key.classes), 0, 0, *range(n))
             hashes = np.empty(len(key.share), np.uint64)
             counting.hashes_of(np.array(entry, np.int64), key.words, hashes)
             self._f.used[0] += counting.refill(hashes, key.share, 0.0, self._f.hashes, self._f.counts)

@@ -24,14 +24,15 @@ class Partners:
         for members in setting.condition.classes:
             self._shares[np.ix_(list(members), list(members))] = True
         np.fill_diagonal(self._shares, False)
-        self._shares_of = ChancesLogic(_EXACT, setting, False, snapshot["values"] if snapshot else None)
+        values = snapshot["values"] if snapshot else None
+        self._shares_of = ChancesLogic(_EXACT, setting, False, values, foresees=False)
         self._live = np.array(snapshot["live"]) if snapshot else np.zeros(m)
         self._arrived = np.array(snapshot["arrived"]) if snapshot else np.zeros(m)
 
     def look(self, held: Tuples, arrived: Float64s) -> None:
         """Note what is held now, and how many tuples of each input have come so far."""
         self._arrived = arrived.copy()
-        self._shares_of = ChancesLogic(_EXACT, self._setting, False)
+        self._shares_of = ChancesLogic(_EXACT, self._setting, False, foresees=False)
         self._shares_of.observe(held)
         self._live = np.bincount(held.input, minlength=self._live.size).astype(np.float64)
 

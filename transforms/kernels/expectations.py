@@ -76,8 +76,8 @@ def expected(f, s, inputs, seqs, cells, nulls, learn, out):  # type: ignore[no-u
     The caller has made room for all values.
     """
     f = frequencies.Frequencies(
-        borrowed(f.hashes), borrowed(f.counts), borrowed(f.used), borrowed(f.totals), borrowed(f.weights),
-        borrowed(f.own), borrowed(f.partners),
+        borrowed(f.hashes), borrowed(f.counts), borrowed(f.used), borrowed(f.totals), borrowed(f.arrivals),
+        borrowed(f.weights), borrowed(f.own), borrowed(f.partners),
     )  # fmt: skip
     s = Samples(
         borrowed(s.records), borrowed(s.beyond), borrowed(s.seen), borrowed(s.factor), borrowed(s.bins),

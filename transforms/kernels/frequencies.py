@@ -3,6 +3,11 @@
 Values are known by a 64-bit hash of their key columns and of the input and key that they belong to; two that
 share a hash share a count. Observations weigh more and more instead of the past less and less, which comes to
 the same for shares and touches one count per arrival.
+
+Values that have not arrived yet may still do so, and ids that come once do not come again. So every key has a
+*repeat rate* r, the share of its arrivals whose value had been seen before. A value that was seen has r times its
+share of the past; 1 - r is for new values, each of which gets as much of it as those that were new before,
+in all the share of one arrival. With few values, r is close to 1 and nothing but the past counts.
 """
 
 from typing import Any, NamedTuple
@@ -14,10 +19,14 @@ from slackwater.transforms.kernels.strings import mix
 
 ROWS = 4
 """Counters of a value in a sketch; the smallest is its count."""
-# Columns of a key: whose it is, number of columns, which key classes, which inputs beyond, then the cells.
-INPUT, KEYS, CLASSES, BEYOND, CELLS = range(5)
-# Of the weights: that of the next observation, the factor from one to the next, and whether values are counted.
-GAIN, GROWTH, COUNTS = range(3)
+# Columns of a key: whose it is, number of columns, which key classes, which inputs beyond, its place among
+# the own keys of the input, then the cells.
+INPUT, KEYS, CLASSES, BEYOND, OWN, CELLS = range(6)
+# Of the weights: that of the next observation, the factor from one to the next, whether values are counted, and
+# whether others than those seen are to be expected.
+GAIN, GROWTH, COUNTS, FORESEES = range(4)
+# Of the arrivals of a key: how many there were, how many brought a new value, and what all of them count.
+ALL, NEW, MASS = range(3)
 
 
 class Frequencies(NamedTuple):
@@ -31,6 +40,8 @@ class Frequencies(NamedTuple):
     """``[1]``: hashes in the table."""
     totals: Any
     """Of each input, all that was observed."""
+    arrivals: Any
+    """``[input, own key, 3]``, by the weights of their time."""
     weights: Any
     own: Any
     """``[input, key, columns]``: the keys of its tuples that others may match; KEYS is 0 where there is none."""
@@ -62,39 +73,56 @@ def _place(hashes, h):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, inline="always")
 def _count(f, h):  # type: ignore[no-untyped-def]
+    """Return the count of a value; -1 if it was never seen."""
     if f.hashes.size:
         at = _place(f.hashes, h)
-        return f.counts[at] if f.hashes[at] == h else 0.0
+        return f.counts[at] if f.hashes[at] == h else -1.0
     width = f.counts.size // ROWS
     least = np.inf
     for row in range(ROWS):
         h = mix(h)
         least = min(least, f.counts[row * width + np.int64(h & np.uint64(width - 1))])
-    return least
+    return least if least > 0.0 else -1.0
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _observe(f, h, weight):  # type: ignore[no-untyped-def]
+    """Add to the count of a value; return whether it is new. For a sketch it is if a counter of it was 0."""
+    new = False
     if f.hashes.size:
         at = _place(f.hashes, h)
         if f.hashes[at] == 0:
             f.hashes[at] = h
             f.counts[at] = 0.0
             f.used[0] += 1
+            new = True
         f.counts[at] += weight
-        return
+        return new
     width = f.counts.size // ROWS
     for row in range(ROWS):
         h = mix(h)
-        f.counts[row * width + np.int64(h & np.uint64(width - 1))] += weight
+        at = np.uint64(row * width) + (h & np.uint64(width - 1))
+        new = new or f.counts[at] == 0.0
+        f.counts[at] += weight
+    return new
 
 
 @njit(cache=True, nogil=True, inline="always")
 def share(f, key, cells, nulls, k):  # type: ignore[no-untyped-def]
-    """Return the share of what the other input brings that has the value of a tuple's key."""
+    """Return the share of what the other input will bring that has the value of a tuple's key."""
     h = _hash(key, cells, nulls, k)
     total = f.totals[key[INPUT]]
-    return 0.0 if h == 0 or total == 0.0 else _count(f, h) / total
+    if h == 0 or total == 0.0:
+        return 0.0
+    counted = _count(f, h)
+    if f.weights[FORESEES] == 0.0:
+        return max(0.0, counted) / total
+    arrivals = f.arrivals[key[INPUT], key[OWN]]
+    if arrivals[ALL] == 0.0:
+        return 0.0
+    if counted < 0.0:
+        return f.weights[GAIN] / arrivals[ALL] * arrivals[MASS] / total
+    return (1.0 - arrivals[NEW] / arrivals[ALL]) * counted / total
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -102,7 +130,11 @@ def count(f, key, cells, nulls, k, weight):  # type: ignore[no-untyped-def]
     """Count the value of a tuple's key. The caller has made room for it."""
     h = _hash(key, cells, nulls, k)
     if h != 0:
-        _observe(f, h, weight)
+        arrivals = f.arrivals[key[INPUT], key[OWN]]
+        if _observe(f, h, weight):
+            arrivals[NEW] += f.weights[GAIN]
+        arrivals[ALL] += f.weights[GAIN]
+        arrivals[MASS] += weight
 
 
 @njit(cache=True, nogil=True)
@@ -122,6 +154,7 @@ def rescale(f):  # type: ignore[no-untyped-def]
         f.counts[at] /= f.weights[GAIN]
     for j in range(f.totals.size):
         f.totals[j] /= f.weights[GAIN]
+    f.arrivals[:] /= f.weights[GAIN]
 
 
 @njit(cache=True, nogil=True)
