@@ -21,7 +21,21 @@ _NANOS: Final = {
 _PATTERN: Final = r"^\s*(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)\s*$"
 
 
-class Duration(int):
+class _Written:
+    """An option that is written as text: pydantic reads it by ``parse`` and writes it by ``str``."""
+
+    @classmethod
+    def parse(cls, value: Any) -> Any:
+        raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls.parse, serialization=core_schema.to_string_ser_schema()
+        )
+
+
+class Duration(_Written, int):
     """A length of time in whole nanoseconds, written ``250ms 5s 1m 2h 1d`` (a day is 24 h).
 
     A bare number is refused except 0: the unit would be a guess.
@@ -49,12 +63,6 @@ class Duration(int):
         return f"Duration.parse({str(self)!r})"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls.parse, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {
             "anyOf": [{"type": "string", "pattern": _PATTERN}, {"const": 0}],
@@ -68,7 +76,7 @@ _SIZE_PATTERN: Final = r"^\s*(\d+(?:\.\d+)?)\s*(kB|MB|GB|KiB|MiB|GiB)\s*$"
 
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(_Written):
     """How much may be held: tuples, written as a whole number, or bytes, written ``64MB`` or ``1.5GiB``.
 
     Attributes:
@@ -105,12 +113,6 @@ class Memory:
         return f"{self.amount / _BYTES[unit]:g}{unit}"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls.parse, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {
             "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _SIZE_PATTERN}],
@@ -123,7 +125,7 @@ _LEAST_BYTES: Final = 10**6
 
 
 @dataclass(frozen=True)
-class MemoryLimit:
+class MemoryLimit(_Written):
     """How much may be held at which time: a ``Memory``, or ``{0s: 100000, 10m: 50000}``.
 
     Attributes:
@@ -165,12 +167,6 @@ class MemoryLimit:
         return f"{{{', '.join(f'{since}: {memory}' for since, memory in self.steps)}}}"
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls.parse, serialization=core_schema.to_string_ser_schema()
-        )
-
-    @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         memory = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _SIZE_PATTERN}]}
         return {
@@ -189,7 +185,7 @@ def _enough(memory: Memory) -> Memory:
 _ROWS_PATTERN: Final = r"^\s*([1-9]\d*)\s*rows?\s*$"
 
 
-class Rows(int):
+class Rows(_Written, int):
     """A number of rows, written ``400 rows``."""
 
     @classmethod
@@ -209,12 +205,6 @@ class Rows(int):
 
     def __str__(self) -> str:
         return f"{int(self)} rows"
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            cls.parse, serialization=core_schema.to_string_ser_schema()
-        )
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
