@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from slackwater.plugins.contract import Int64s
+
+_LONGEST = np.iinfo(np.int32).max
 
 
 def rows_to_json(batch: pa.RecordBatch) -> pa.Array:
@@ -18,12 +23,12 @@ def rows_to_json(batch: pa.RecordBatch) -> pa.Array:
     from slackwater.transforms.encode import int64s
     from slackwater.transforms.kernels import json_rows as kernel
 
+    if all(pa.types.is_int64(column.type) and not column.null_count for column in batch.columns):
+        return integers_to_json(batch.schema.names, np.column_stack([int64s(column) for column in batch.columns]))
     lengths = np.ones(batch.num_rows, np.int64)
     columns: list[tuple[Any, tuple[Any, ...]]] = []
     for k, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
-        label = np.frombuffer(
-            (("{" if k == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ").encode(), np.uint8
-        )
+        label = np.frombuffer(_label(k, name), np.uint8)
         lengths += label.size
         if pa.types.is_signed_integer(column.type):
             words = int64s(column if pa.types.is_int64(column.type) else column.cast(pa.int64()))
@@ -40,11 +45,32 @@ def rows_to_json(batch: pa.RecordBatch) -> pa.Array:
     offsets = np.concatenate([at[:1], ends])
     for write, given in columns:
         write(*given, at, out)
-    if offsets[-1] > np.iinfo(np.int32).max:
-        rows = pa.LargeStringArray.from_buffers(batch.num_rows, pa.py_buffer(offsets), pa.py_buffer(out))
-        return rows.cast(pa.string())
-    offsets = offsets.astype(np.int32)
-    return pa.StringArray.from_buffers(batch.num_rows, pa.py_buffer(offsets), pa.py_buffer(out))
+    return _texts(offsets, out)
+
+
+def integers_to_json(names: Sequence[str], words: Int64s) -> pa.Array:
+    """Return rows of whole numbers, ``words[row, column]``, as ``rows_to_json`` would."""
+    from slackwater.transforms.kernels import json_rows as kernel
+
+    labels = [_label(k, name) for k, name in enumerate(names)]
+    starts = np.cumsum([0, *map(len, labels)])
+    offsets = np.zeros(len(words) + 1, np.int64)
+    out = np.empty(kernel.measure_rows(words, starts[-1], offsets[1:]), np.uint8)
+    kernel.write_rows(words, np.frombuffer(b"".join(labels), np.uint8), starts, out)
+    return _texts(offsets, out)
+
+
+def _label(place: int, name: str) -> bytes:
+    """Return what stands before a value."""
+    return (("{" if place == 0 else ", ") + json.dumps(name, ensure_ascii=False) + ": ").encode()
+
+
+def _texts(offsets: Int64s, content: Any) -> pa.Array:
+    rows = len(offsets) - 1
+    if offsets[-1] > _LONGEST:
+        large = pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(content))
+        return large.cast(pa.string())
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content))
 
 
 _NONE_NULL = np.empty(0, np.bool_)
