@@ -26,8 +26,10 @@ from slackwater.transforms.plan import JoinPlan, bind
 from slackwater.transforms.replay import in_arrival_order
 
 STEP_MS = 2_000
-CHUNK = 1 << 14
-"""Rows of the chunks that are timed."""
+CHUNK = 1 << 15
+"""Rows of the chunks that are timed: what the runners give an operator at least."""
+TIMED = 5
+"""How many times as long the streams are that are timed: at first, arrays grow."""
 PAIR: dict[str, Any] = {"a": "punct-asc-30-40", "b": "punct-random-30-40"}
 
 
@@ -212,10 +214,12 @@ def _windows(rows: int, repeat: int) -> Iterator[Row]:
         met = bool((sizes <= others).all()) and share > saved and own.results == other.results == subject.results
         yield Row(case, _state(own, other) | {"saved": f"{share:.0%}"}, "below wjoin, more with the window", met)
         saved = share
+        if repeat:
+            subject = Subject(TIMED * rows, window=1_000 * seconds)
         yield from _rates(case, subject, "wjoin", repeat, 1.0 if seconds == 15 else None)
     if repeat:
         # The paper's streams leave a state that lies in the nearest cache, where a smaller one gains nothing.
-        subject = Subject(5 * rows, window=15_000, gap=0.1)
+        subject = Subject(TIMED * rows, window=15_000, gap=0.1)
         yield from _rates("the same, 15 s, 10,000 rows/s", subject, "wjoin", repeat, 1.0)
 
 
@@ -236,11 +240,13 @@ def _irrelevant(rows: int, repeat: int) -> Iterator[Row]:
     own, other = subject.states("pwjoin"), subject.states("wjoin")
     met = bool((own.held == other.held).all()) and own.results == other.results
     yield Row(case, _state(own, other), "the state of wjoin", met)
+    if repeat:
+        subject = Subject(TIMED * rows, irrelevant=1.0, **PAIR)
     yield from _rates(case, subject, "wjoin", repeat, 0.95)
 
 
 def _without(rows: int, repeat: int) -> Iterator[Row]:
-    subject = Subject(rows, punctuations="none")
+    subject = Subject(TIMED * rows if repeat else rows, punctuations="none")
     yield from _rates("asc-100-40 without punctuations, 5 s", subject, "mswj", repeat, 0.97)
 
 

@@ -102,7 +102,7 @@ class SlidingWindowJoinLogic:
     def _list(self) -> tuple[Any, Bools]:
         """Return the live slots, and which of them came late."""
         out = np.empty(self.live(), np.int64)
-        in_order = kernel.list_slots(self._w.slots, self._w.late_slot, self._w.control, out)
+        in_order = layout.list_slots(self._w.slots, self._w.late_slot, self._w.control, out)
         return out, np.arange(out.size) >= in_order
 
     def _fill(self, held: Held, late: Any) -> None:

@@ -233,9 +233,9 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
             table, bits = np.full(slots, layout.NONE, np.int64), np.zeros(max(1, slots // 8), np.uint64)
             self._v = self._v._replace(inodes=larger, itable=table, bits=bits)
             inodes.rehash(self._v)
-            inodes.refilter(self._v)
+            inodes.refilter(self._plan, self._v, self._search)
         elif control[0, inodes.STALE] > size:
-            inodes.refilter(self._v)
+            inodes.refilter(self._plan, self._v, self._search)
 
     def _listed(self) -> Int64s:
         out = np.empty(int(self._v.icontrol[0, inodes.INODES]), np.int64)

@@ -125,7 +125,7 @@ def expected(f, s, inputs, seqs, cells, nulls, learn, out):  # type: ignore[no-u
             f.weights[GAIN] = 1.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _product(chance, which):  # type: ignore[no-untyped-def]
     """Return the product of the chances of some inputs, given as bits."""
     product = 1.0
@@ -168,7 +168,7 @@ def _sampled(s, i, chance, gain, word):  # type: ignore[no-untyped-def]
     return _mean_weight(s, i, tested) if weighing else 1.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _available(s, i, needs):  # type: ignore[no-untyped-def]
     """Return how many combinations of sampled arrivals of some inputs there are."""
     n = s.rows.shape[2]
@@ -184,7 +184,7 @@ def _run(s, i, first, last, n):  # type: ignore[no-untyped-def]
     predicate.run(s.program, first, last, s.records, 1, s.rows[i], n, s.scratch[0], s.scratch[1])
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _true(s, k):  # type: ignore[no-untyped-def]
     return s.scratch[0, 0, k] != 0 and s.scratch[1, 0, k] == 0
 

@@ -53,7 +53,7 @@ class Produced(NamedTuple):
     """[groups, ends] that are filled."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _owned(state):  # type: ignore[no-untyped-def]
     return StoreState(
         borrowed(state.inode), borrowed(state.nodes), borrowed(state.records), borrowed(state.reals),
@@ -61,7 +61,7 @@ def _owned(state):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _first_pane(state):  # type: ignore[no-untyped-def]
     """Return the first pane that has a record, or NEVER."""
     for at in range(state.control[N_NODES]):
@@ -72,7 +72,7 @@ def _first_pane(state):  # type: ignore[no-untyped-def]
     return NEVER
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _produce(state, extent, first, end, ops, floating, out):  # type: ignore[no-untyped-def]
     """Append the groups of the panes from ``first`` up to ``end``, panes in order of time."""
     control = state.control
@@ -121,7 +121,7 @@ def _produce(state, extent, first, end, ops, floating, out):  # type: ignore[no-
     return n - base
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _end(out, extent, at, groups):  # type: ignore[no-untyped-def]
     k = out.n[1]
     out.sync[k, 0] = extent
@@ -163,7 +163,7 @@ def _complete(state, step, span, ops, floating, done, at, out):  # type: ignore[
     return True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _limits(produced, slide, step, span):  # type: ignore[no-untyped-def]
     """Return what to compare with rather than divide: the punctuation that completes the extent after
     ``produced``, the pane before which a row is late, and the first pane of an open extent."""

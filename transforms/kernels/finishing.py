@@ -54,12 +54,12 @@ class Out(NamedTuple):
     """Upper end of a range; of a value its first key."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def borrowed_out(out):  # type: ignore[no-untyped-def]
     return Out(borrowed(out.size), borrowed(out.at), borrowed(out.ts), borrowed(out.values), borrowed(out.high))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def tell(out, at, now):  # type: ignore[no-untyped-def]
     """Return the place of one more that is finished; its values are the caller's to write."""
     n = out.size[0]
@@ -69,7 +69,7 @@ def tell(out, at, now):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def covering(values, word):  # type: ignore[no-untyped-def]
     """Return bits of the inputs that have punctuated a range with this ``ordered`` value."""
     mask = 0
@@ -103,7 +103,7 @@ def purge(w, plan, values, j, g):  # type: ignore[no-untyped-def]
         slot = behind
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def conclude(w, plan, values, inode, search):  # type: ignore[no-untyped-def]
     """Delete every tuple of a finished value; forget its I-Node where nothing can ask for it any more."""
     values.inodes[inode, DONE] = 1
@@ -124,7 +124,7 @@ def conclude(w, plan, values, inode, search):  # type: ignore[no-untyped-def]
         remove_inode(values, inode)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _finish(w, plan, values, inode, at, now, search, out):  # type: ignore[no-untyped-def]
     n = tell(out, at, now)
     for c in range(values.signature[0, KEYS]):
@@ -140,7 +140,7 @@ def finish(w, plan, values, inode, at, now, search, out):  # type: ignore[no-unt
     _finish(w, plan, values, inode, at, now, borrowed(search), borrowed_out(out))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def inode_of(w, plan, values, search):  # type: ignore[no-untyped-def]
     """Return the I-Node of the value in the last record of ``search``; make it if there is none.
 
@@ -157,7 +157,7 @@ def inode_of(w, plan, values, search):  # type: ignore[no-untyped-def]
     return v
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def apply(w, plan, values, i, v, search):  # type: ignore[no-untyped-def]
     """Draw the conclusions of input ``i`` having punctuated the value of an I-Node.
 

@@ -49,7 +49,7 @@ class Frequencies(NamedTuple):
     """``[input, key, columns]``: whose keys its tuples match, and by which of their own cells."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _hash(key, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Return the hash of a tuple's key, or 0 if a column is null."""
     h = mix(np.uint64(8 * key[CLASSES] + key[INPUT]) + np.uint64(0x9E3779B97F4A7C15))
@@ -62,7 +62,7 @@ def _hash(key, cells, nulls, k):  # type: ignore[no-untyped-def]
     return h | np.uint64(1)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _place(hashes, h):  # type: ignore[no-untyped-def]
     mask = np.uint64(hashes.size - 1)
     at = (h >> np.uint64(1)) & mask
@@ -71,7 +71,7 @@ def _place(hashes, h):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _count(f, h):  # type: ignore[no-untyped-def]
     """Return the count of a value; -1 if it was never seen."""
     if f.hashes.size:
@@ -85,7 +85,7 @@ def _count(f, h):  # type: ignore[no-untyped-def]
     return least if least > 0.0 else -1.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _observe(f, h, weight):  # type: ignore[no-untyped-def]
     """Add to the count of a value; return whether it is new. For a sketch it is if a counter of it was 0."""
     new = False
@@ -107,7 +107,7 @@ def _observe(f, h, weight):  # type: ignore[no-untyped-def]
     return new
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def share(f, key, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Return the share of what the other input will bring that has the value of a tuple's key."""
     h = _hash(key, cells, nulls, k)
@@ -125,7 +125,7 @@ def share(f, key, cells, nulls, k):  # type: ignore[no-untyped-def]
     return (1.0 - arrivals[NEW] / arrivals[ALL]) * counted / total
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def count(f, key, cells, nulls, k, weight):  # type: ignore[no-untyped-def]
     """Count the value of a tuple's key. The caller has made room for it."""
     h = _hash(key, cells, nulls, k)
@@ -145,7 +145,7 @@ def hashes_of(key, words, out):  # type: ignore[no-untyped-def]
         out[k] = _hash(key, words, nulls, k)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def rescale(f):  # type: ignore[no-untyped-def]
     """Divide all counts by the weight of the next observation, unless they are given."""
     if f.weights[COUNTS] == 0.0:

@@ -6,7 +6,7 @@ from numba import njit
 from slackwater.transforms.kernels.strings import mix
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _hash(cells, nulls, k):  # type: ignore[no-untyped-def]
     h = np.uint64(nulls[k]) ^ np.uint64(0x9E3779B97F4A7C15)
     for c in range(cells.shape[1]):

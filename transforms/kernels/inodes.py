@@ -2,7 +2,8 @@
 
 One hash table for all inputs: an I-Node has a bit for each input that has punctuated its value. Those in use
 are chained in the order in which they came, so that the oldest can be forgotten. In front of the table there is
-a filter, a bit per hash: most tuples have a value that nobody has punctuated, and need no more than that.
+a filter, a bit per hash in the inputs' indexes, which is there for every tuple: most have a value that nobody has
+punctuated, and need no more than that.
 """
 
 from typing import Any, NamedTuple
@@ -34,13 +35,13 @@ class Values(NamedTuple):
     """Number of key columns, bits of the inputs that have them, whether all do, whether to propagate early,
     whether the first key is a float; per input then the index over these columns and the cells."""
     bits: Any
-    """The filter: a power of two of words; bits of hashes that no I-Node has are 0, mostly."""
+    """The filter: a power of two of words; bits of hashes that no I-Node's value has are 0, mostly."""
     ranges: Any
     """``[inputs + 1, capacity, 2]``: what each input has punctuated by ranges, then what of it is finished."""
     n_ranges: Any
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def borrowed_values(values):  # type: ignore[no-untyped-def]
     return Values(
         borrowed(values.inodes), borrowed(values.itable), borrowed(values.icontrol), borrowed(values.signature),
@@ -48,30 +49,30 @@ def borrowed_values(values):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, inline="always")
-def filter_hash(h, word):  # type: ignore[no-untyped-def]
-    """Add a key to a hash that is cheaper than that of the table."""
-    return (h ^ np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
+@njit(cache=True, nogil=True, forceinline=True)
+def is_unheard(bits, h):  # type: ignore[no-untyped-def]
+    """Return whether the value with this hash in an input's index certainly has no I-Node."""
+    place = (h >> 32) & (64 * bits.size - 1)
+    return (bits[place >> 6] >> np.uint64(place & 63)) & np.uint64(1) == 0
 
 
-@njit(cache=True, nogil=True, inline="always")
-def filter_place(bits, h):  # type: ignore[no-untyped-def]
-    """Return word and bit of a hash in the filter; its upper bits are the best mixed."""
-    place = (h >> np.uint64(32)) & np.uint64(64 * bits.size - 1)
-    return place >> np.uint64(6), place & np.uint64(63)
+@njit(cache=True, nogil=True, forceinline=True)
+def index_hash(plan, values, i, search):  # type: ignore[no-untyped-def]
+    """Return the hash in the index of input ``i`` of the value in the last record of ``search``."""
+    tag = i * plan.indexes.shape[1] + values.signature[1 + i, INDEX]
+    return hash_key(tag, search, values.signature[0, KEYS])
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _announce(values, inode):  # type: ignore[no-untyped-def]
-    """Set the bit of an I-Node."""
-    h = np.uint64(0)
-    for c in range(values.signature[0, KEYS]):
-        h = filter_hash(h, values.inodes[inode, KEY + c])
-    word, bit = filter_place(values.bits, h)
-    values.bits[word] |= np.uint64(1) << bit
+@njit(cache=True, nogil=True, forceinline=True)
+def _announce(plan, values, search):  # type: ignore[no-untyped-def]
+    """Set the bits of the value in the last record of ``search``."""
+    for i in range(plan.inputs.shape[0]):
+        if (values.signature[0, MEMBERS] >> i) & 1:
+            place = (index_hash(plan, values, i, search) >> 32) & (64 * values.bits.size - 1)
+            values.bits[place >> 6] |= np.uint64(1) << np.uint64(place & 63)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def find_inode(inodes, itable, h, search, n_keys):  # type: ignore[no-untyped-def]
     mask = itable.size - 1
     at = h & mask
@@ -90,18 +91,18 @@ def find_inode(inodes, itable, h, search, n_keys):  # type: ignore[no-untyped-de
         at = (at + 1) & mask
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def group_of(w, plan, values, j, inode, search):  # type: ignore[no-untyped-def]
     """Return the group of input ``j`` with the value of an I-Node, or NONE."""
     n_keys = values.signature[0, KEYS]
     for c in range(n_keys):
         search[-1, c] = values.inodes[inode, KEY + c]
     x = values.signature[1 + j, INDEX]
-    h = hash_key(j * plan.indexes.shape[1] + x, search, n_keys)
+    h = index_hash(plan, values, j, search)
     return find_group(w.slots, w.groups, w.table, plan.indexes, plan.first_cell, j, x, h, search, n_keys)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def remove_inode(values, inode):  # type: ignore[no-untyped-def]
     """Forget an I-Node that no group points to."""
     inodes, icontrol = values.inodes, values.icontrol
@@ -134,7 +135,7 @@ def _forget_oldest(w, plan, values, search):  # type: ignore[no-untyped-def]
     remove_inode(values, oldest)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def add_inode(w, plan, values, search, h):  # type: ignore[no-untyped-def]
     """Make an I-Node for the value in the last record of ``search``; forget the oldest if there are too many."""
     inodes, icontrol = values.inodes, values.icontrol
@@ -162,17 +163,19 @@ def add_inode(w, plan, values, search, h):  # type: ignore[no-untyped-def]
     while values.itable[at] >= 0:
         at = (at + 1) & mask
     values.itable[at] = v
-    _announce(values, v)
+    _announce(plan, values, search)
     return v
 
 
 @njit(cache=True, nogil=True)
-def refilter(values):  # type: ignore[no-untyped-def]
+def refilter(plan, values, search):  # type: ignore[no-untyped-def]
     """Set the filter to the I-Nodes there are: those that are gone have left their bits behind."""
     values.bits[:] = 0
     v = values.icontrol[0, OLDEST]
     while v != NONE:
-        _announce(values, v)
+        for c in range(values.signature[0, KEYS]):
+            search[-1, c] = values.inodes[v, KEY + c]
+        _announce(plan, values, search)
         v = values.inodes[v, BEHIND]
     values.icontrol[0, STALE] = 0
 

@@ -80,7 +80,7 @@ class Out(NamedTuple):
     values: Any
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _in_ranges(state, is_float, side, key):  # type: ignore[no-untyped-def]
     """Return whether a range says that the value is over on this side."""
     for c in range(key.size):
@@ -91,7 +91,7 @@ def _in_ranges(state, is_float, side, key):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _write(state, released, k, side):  # type: ignore[no-untyped-def]
     """Write tuple ``k`` to the next slot without taking the slot; return it."""
     _, seq, ts, late, cells, nulls = released
@@ -108,7 +108,7 @@ def _write(state, released, k, side):  # type: ignore[no-untyped-def]
     return s
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _put(state, released, k, side, e, h, key):  # type: ignore[no-untyped-def]
     """Keep tuple ``k`` in its entry, a new one where ``e`` is NONE."""
     if e == NONE:
@@ -127,7 +127,7 @@ def _put(state, released, k, side, e, h, key):  # type: ignore[no-untyped-def]
         state.entries[e, COUNT] += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _emit(state, plan, released, e, one_seq, many_seq, probe, out):  # type: ignore[no-untyped-def]
     """Write a result; ``probe`` is the one of its members that was released last."""
     out.join_size[probe] += 1
@@ -236,7 +236,7 @@ def _take_one(state, plan, released, k, key, scratch, out):  # type: ignore[no-u
     return NONE
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _take_many(state, plan, released, k, key, hint, scratch, out):  # type: ignore[no-untyped-def]
     """Take tuple ``k`` of the many side (paper: step 3); return the entry in which it met its partner, NONE if it
     did not, or FULL. ``hint`` is its entry if that is known."""
@@ -265,7 +265,7 @@ def _take_many(state, plan, released, k, key, hint, scratch, out):  # type: igno
     return NONE
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def take_tuple(state, plan, released, k, side, key, hint, scratch, out):  # type: ignore[no-untyped-def]
     """Take a tuple; return as ``_take_many``. One with a null key joins nothing and is dropped."""
     if hint == NONE and not read_key(plan.keys, side, released[4], released[5], k, key):

@@ -8,7 +8,7 @@ from slackwater.transforms.kernels.strings import mix
 NONE = -1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _hash(keys, k):  # type: ignore[no-untyped-def]
     h = np.uint64(0x9E3779B97F4A7C15)
     for c in range(keys.shape[1]):
@@ -16,7 +16,7 @@ def _hash(keys, k):  # type: ignore[no-untyped-def]
     return h
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _same(keys, k, others, j):  # type: ignore[no-untyped-def]
     same = True
     for c in range(keys.shape[1]):

@@ -59,7 +59,7 @@ class Promises(NamedTuple):
     control: Any
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def ordered(word, is_float):  # type: ignore[no-untyped-def]
     """Return a word that compares as the value does: the bits of negative floats run backwards."""
     if is_float and word < 0:
@@ -67,7 +67,7 @@ def ordered(word, is_float):  # type: ignore[no-untyped-def]
     return word
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _find(entries, table, pattern, values, at, n):  # type: ignore[no-untyped-def]
     """Return the hash of ``n`` values of row ``at``, and the entry that has them or NONE."""
     h = np.uint64(pattern + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -145,7 +145,7 @@ def add_range(ranges, n_ranges, pattern, low, high):  # type: ignore[no-untyped-
     return True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def in_range(own, n, word):  # type: ignore[no-untyped-def]
     low = 0
     high = n
@@ -158,7 +158,7 @@ def in_range(own, n, word):  # type: ignore[no-untyped-def]
     return low < n and own[low, 0] <= word
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _is_last(last, pattern, values, n):  # type: ignore[no-untyped-def]
     for c in range(n):
         if last[pattern, LAST_VALUES + c] != values[0, c]:
@@ -195,7 +195,7 @@ def apply_pending(state, patterns, out_pattern, out_low, out_high, n_out):  # ty
     return n_out
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _read(patterns, pattern, cells, nulls, k, key):  # type: ignore[no-untyped-def]
     """Copy what row k has in the columns of a pattern to ``key``; return whether nothing is null."""
     for c in range(patterns[pattern, CELLS]):
@@ -206,7 +206,7 @@ def _read(patterns, pattern, cells, nulls, k, key):  # type: ignore[no-untyped-d
     return True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _await(pending, control, pattern, low, high):  # type: ignore[no-untyped-def]
     at = control[PENDING]
     pending[at, 0] = pattern
@@ -248,7 +248,7 @@ def _conclude(entries, table, pending, last, control, patterns, late, key, patte
     return False
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _contradicts(entries, table, ranges, n_ranges, control, patterns, i, cells, nulls, k, key):  # type: ignore[no-untyped-def]
     for pattern in range(patterns.shape[0]):
         if patterns[pattern, INPUT] != i:

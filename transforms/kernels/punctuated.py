@@ -35,10 +35,10 @@ from slackwater.transforms.kernels.inodes import (
     OLDEST,
     OPEN,
     borrowed_values,
-    filter_hash,
-    filter_place,
     find_inode,
     group_of,
+    index_hash,
+    is_unheard,
 )
 from slackwater.transforms.kernels.promises import in_range, ordered
 from slackwater.transforms.kernels.slots import (
@@ -46,6 +46,7 @@ from slackwater.transforms.kernels.slots import (
     COUNT,
     FIRST,
     GROUP,
+    HASH,
     LAST,
     LATE,
     LINKS,
@@ -63,13 +64,15 @@ from slackwater.transforms.kernels.windows import (
     INDEXES,
     OWN_FROM,
     OWN_TO,
+    STEP_KEYS,
     WINDOW,
     borrowed_plan,
     borrowed_windows,
     expire,
+    first_group,
     keep_slot,
     place_slot,
-    probe,
+    probe_group,
     qualify,
 )
 
@@ -91,7 +94,7 @@ JOINS, DISCARDED, DROPPED = range(3)
 NO_ROOM = -2
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _leave(slots, groups, table, control, icontrol, signature, n_indexes, j, slot):  # type: ignore[no-untyped-def]
     """Free a slot that is in no time list any more.
 
@@ -112,7 +115,7 @@ def _leave(slots, groups, table, control, icontrol, signature, n_indexes, j, slo
     return v
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol, signature, now):  # type: ignore[no-untyped-def]
     """Drop every tuple with ``ts < now - W``, and what is dead at the heads of the time lists.
 
@@ -141,20 +144,34 @@ def _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol
     return v
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _fate(values, ranged, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, forceinline=True)
+def _paired(plan, signature):  # type: ignore[no-untyped-def]
+    """Return whether two inputs are joined on the signature alone.
+
+    Where partners of a tuple are held, their group tells its fate then: it is discarded if theirs is punctuated.
+    """
+    paired = plan.inputs.shape[0] == 2 and signature[0, FULL] != 0
+    for i in range(plan.inputs.shape[0]):
+        paired = (
+            paired
+            and plan.inputs[i, INDEXES] == 1
+            and plan.steps[i, 0, STEP_KEYS] == signature[0, KEYS]
+            and plan.inputs[i, OWN_TO] == plan.inputs[i, OWN_FROM]
+        )
+    return paired
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _fate(plan, values, ranged, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
     """Return what punctuations make of a tuple: JOINS, DISCARDED after it has probed, or DROPPED unseen."""
     signature = values.signature
     n_keys = signature[0, KEYS]
-    h = np.uint64(0)
     has_null = False
     for c in range(n_keys):
         cell = signature[1 + i, CELLS + c]
         has_null = has_null or (np.int64(nulls[k]) >> cell) & 1 != 0
         search[-1, c] = cells[k, cell]
-        h = filter_hash(h, cells[k, cell])
-    word, bit = filter_place(values.bits, h)
-    filtered = (values.bits[word] >> bit) & np.uint64(1) == 0
+    filtered = is_unheard(values.bits, index_hash(plan, values, i, search))
     if has_null or (filtered and not ranged):
         return JOINS
     mask = 1 << i
@@ -175,8 +192,14 @@ def _fate(values, ranged, i, cells, nulls, k, search):  # type: ignore[no-untype
     return DISCARDED if signature[0, FULL] and mask == signature[0, MEMBERS] else JOINS
 
 
+@njit(cache=True, nogil=True)
+def _is_over(plan, values, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
+    """Return whether tuple ``k`` has come for nothing; seldom asked, hence a call."""
+    return _fate(plan, values, False, i, cells, nulls, k, search) != JOINS
+
+
 # fmt: off
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _join(  # type: ignore[no-untyped-def]
     windows, plan, values, ranged, released, start, first, end, now, n_out, search, scratch, out_rows, out_probe,
     join_size, cross_size,
@@ -194,6 +217,7 @@ def _join(  # type: ignore[no-untyped-def]
     m = inputs.shape[0]
     members = signature[0, MEMBERS]
     knows = ranged or icontrol[0, INODES] > 0
+    paired = not ranged and _paired(plan, signature)
     settled = icontrol[0, OPEN] == 0 and icontrol[0, DEAD] == 0
     for k in range(first, end):
         i = tuple_input[k]
@@ -215,9 +239,11 @@ def _join(  # type: ignore[no-untyped-def]
                 ways *= control[j, LIVE]
         if not late:
             cross_size[k - start] = ways
+        asks = knows and (members >> i) & 1
         fate = JOINS
-        if knows and (members >> i) & 1:
-            fate = _fate(values, ranged, i, cells, nulls, k, search)
+        if asks and (late or not paired):
+            asks = False
+            fate = _fate(plan, values, ranged, i, cells, nulls, k, search)
             if fate == DROPPED:
                 continue
         slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
@@ -227,30 +253,45 @@ def _join(  # type: ignore[no-untyped-def]
                 slots, program, first_cell, inputs[i, OWN_FROM], inputs[i, OWN_TO], i, slot, search, scratch
             )
         if not late and qualifies and ways > 0.0:
-            found = probe(
-                slots, groups, table, inputs, steps, indexes, program, first_cell, i, slot, k, search, scratch,
-                out_rows, out_probe, n_out,
-            )  # fmt: skip
-            if found < 0:
-                free_slot(slots, control, slot)
-                return k, n_out, now, NO_ROOM
-            join_size[k - start] = found
-            if out_rows.shape[0] > 0:
-                n_out += found
+            g = first_group(slots, groups, table, inputs, steps, indexes, first_cell, i, slot, search)
+            if g != NONE:
+                found = probe_group(
+                    slots, groups, table, inputs, steps, indexes, program, first_cell, i, g, k, search, scratch,
+                    out_rows, out_probe, n_out,
+                )  # fmt: skip
+                if found < 0:
+                    free_slot(slots, control, slot)
+                    return k, n_out, now, NO_ROOM
+                join_size[k - start] = found
+                if out_rows.shape[0] > 0:
+                    n_out += found
+                if asks:
+                    asks = False
+                    fate = DISCARDED if groups[g, INODE] != NONE else JOINS
         if fate == DISCARDED:
             free_slot(slots, control, slot)
             continue
-        keep_slot(slots, late_due, late_slot, control, inputs, slot, late)
         n_indexes = inputs[i, INDEXES]
         if qualifies:
             index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search)
         else:
             for x in range(n_indexes):
                 slots[slot, LINKS + 3 * x + GROUP] = NONE
+        g = slots[slot, LINKS + GROUP]
+        if (
+            asks
+            and g != NONE
+            and not is_unheard(values.bits, groups[g, HASH])
+            and _is_over(plan, values, i, cells, nulls, k, search)
+        ):
+            control[i, LIVE] += 1
+            drop_slot(slots, groups, table, control, n_indexes, slot)
+            continue
+        keep_slot(slots, late_due, late_slot, control, inputs, slot, late)
     return end, n_out, now, NONE
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _pass(w, plan, values, at, now, search, out):  # type: ignore[no-untyped-def]
     """Let the time of the join pass to ``now``, and finish what that finishes."""
     v = 0

@@ -27,7 +27,7 @@ class Queue(NamedTuple):
     state: Any
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _unlink(q, slot):  # type: ignore[no-untyped-def]
     ahead, behind = q.slots[slot, AHEAD], q.slots[slot, BEHIND]
     if ahead == NONE:

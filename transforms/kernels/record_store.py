@@ -51,7 +51,7 @@ N_NODES, FREE_NODE, FREE_RECORD, N_RECORDS, MOST_RECORDS, N_WAITING, LAST_STAMP,
 ADD, MIN, MAX = range(3)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def find_node(inode, n, number):  # type: ignore[no-untyped-def]
     """Return the position of p-node ``number`` in the i-node, or ``-1 - position`` where it would have to be."""
     if n > 0:
@@ -71,7 +71,7 @@ def find_node(inode, n, number):  # type: ignore[no-untyped-def]
     return -1 - low
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def place(state, pane, group, whole, real, k):  # type: ignore[no-untyped-def]
     """Append row ``k`` to the place of its pane; return False, with nothing done, if there is no free p-node.
 
@@ -119,7 +119,7 @@ def place(state, pane, group, whole, real, k):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def merge(ops, floating, records, reals, into, from_records, from_reals, record):  # type: ignore[no-untyped-def]
     """Merge the words of a record into another, of which those from ``floating`` on are floats.
 
@@ -144,7 +144,7 @@ def merge(ops, floating, records, reals, into, from_records, from_reals, record)
             reals[into, c] = number
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def fold(state, node, p, ops, floating):  # type: ignore[no-untyped-def]
     """Merge the records of a place so that each group has one, the groups in the order of their first rows."""
     control = state.control
@@ -179,7 +179,7 @@ def fold(state, node, p, ops, floating):  # type: ignore[no-untyped-def]
     state.nodes[node, p, LAST] = kept
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def clear_place(state, node, p):  # type: ignore[no-untyped-def]
     """Free the records of a place."""
     control = state.control
@@ -199,7 +199,7 @@ def clear_place(state, node, p):  # type: ignore[no-untyped-def]
     state.nodes[node, p, LAST] = NONE
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def drop_before(state, pane):  # type: ignore[no-untyped-def]
     """Forget all places before ``pane``; a p-node goes as a whole once its last place has gone."""
     control = state.control

@@ -92,7 +92,7 @@ def fill_queues(inputs, one_input, at, sides, one, many):  # type: ignore[no-unt
     return n_one, n_many
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _goes_on(queues, plan, cells, nulls):  # type: ignore[no-untyped-def]
     """Return whether the next tuple of the many side has the key of the last one, which met its partner."""
     turn = queues.turn
@@ -109,7 +109,7 @@ def _goes_on(queues, plan, cells, nulls):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _choose(queues, plan, control, cells, nulls):  # type: ignore[no-untyped-def]
     """Stream scheduling: return the side to take from, or EMPTY."""
     turn = queues.turn

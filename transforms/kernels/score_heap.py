@@ -39,7 +39,7 @@ def scores(ranks: Any) -> Any:
     return (ranks ^ ((ranks >> 63) & np.iinfo(np.int64).max)).view(np.float64)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def before(rank, ts, code, other):  # type: ignore[no-untyped-def]
     """Return whether an entry is to leave before another, a record."""
     if rank != other[RANK]:
@@ -49,14 +49,14 @@ def before(rank, ts, code, other):  # type: ignore[no-untyped-def]
     return code < other[CODE]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _move(heaps, h, source, target):  # type: ignore[no-untyped-def]
     for c in range(COLUMNS):
         heaps.entries[h, target, c] = heaps.entries[h, source, c]
     heaps.place[heaps.entries[h, target, SLOT]] = target
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _put(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     entry = heaps.entries[h, at]
     entry[RANK] = rank

@@ -80,7 +80,7 @@ class Shed(NamedTuple):
     """``[1]``"""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _unlist(slots, control, previous, slot):  # type: ignore[no-untyped-def]
     """Take a slot out of its time list."""
     owner = slots[slot, OWNER]
@@ -95,7 +95,7 @@ def _unlist(slots, control, previous, slot):  # type: ignore[no-untyped-def]
         previous[behind] = ahead
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _drop(slots, groups, table, control, inputs, previous, dead, slot):  # type: ignore[no-untyped-def]
     """Drop a tuple that is in no heap any more from the windows."""
     owner = slots[slot, OWNER]
@@ -108,7 +108,7 @@ def _drop(slots, groups, table, control, inputs, previous, dead, slot):  # type:
         drop_slot(slots, groups, table, control, inputs[owner, INDEXES], slot)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _note(gone, n_gone, code, k):  # type: ignore[no-untyped-def]
     gone[n_gone[0], 0] = code
     gone[n_gone[0], 1] = k
@@ -175,7 +175,7 @@ def _age(w, inputs, shed, h, i):  # type: ignore[no-untyped-def]
         slot = w.control[i, FIRST]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _held(control):  # type: ignore[no-untyped-def]
     n = 0
     for j in range(control.shape[0] - 1):

@@ -24,7 +24,7 @@ FREE_SLOT, FREE_GROUP, LATE = range(3)
 KEYS, COLUMNS = range(2)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def hash_key(tag, search, n_keys):  # type: ignore[no-untyped-def]
     """Hash the key values in the last record of ``search``, apart for every index."""
     h = np.uint64(tag + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -33,7 +33,7 @@ def hash_key(tag, search, n_keys):  # type: ignore[no-untyped-def]
     return np.int64(h >> np.uint64(1))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_keys):  # type: ignore[no-untyped-def]
     """Return the group of input ``j``'s index ``x`` with these key values, or NONE."""
     mask = table.size - 1
@@ -55,7 +55,7 @@ def find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_key
         at = (at + 1) & mask
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def take_out(records, table, g):  # type: ignore[no-untyped-def]
     """Take a record out of the table, closing the gap in its probe sequence."""
     mask = table.size - 1
@@ -75,7 +75,7 @@ def take_out(records, table, g):  # type: ignore[no-untyped-def]
     table[hole] = NONE
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
     """Take an empty group out of the table and free it."""
     take_out(groups, table, g)
@@ -83,7 +83,7 @@ def forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
     control[-1, FREE_GROUP] = g
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def unlink_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[no-untyped-def]
     """Take a slot out of its indexes; it is not free yet."""
     for x in range(n_indexes):
@@ -107,21 +107,21 @@ def unlink_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore
     control[slots[slot, OWNER], LIVE] -= 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def free_slot(slots, control, slot):  # type: ignore[no-untyped-def]
     """Put a slot that nothing refers to before the free chain."""
     slots[slot, AFTER] = control[-1, FREE_SLOT]
     control[-1, FREE_SLOT] = slot
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def drop_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[no-untyped-def]
     """Take a slot out of its indexes and free it; its time list or late heap is the caller's business."""
     unlink_slot(slots, groups, table, control, n_indexes, slot)
     free_slot(slots, control, slot)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search):  # type: ignore[no-untyped-def]
     """Add a slot to the indexes of its input; a null key is in no index, it equals nothing."""
     i = slots[slot, OWNER]
@@ -172,6 +172,28 @@ def rebuild_table(groups, table):  # type: ignore[no-untyped-def]
             while table[at] >= 0:
                 at = (at + 1) & mask
             table[at] = g
+
+
+@njit(cache=True, nogil=True)
+def list_slots(slots, late_slot, control, out):  # type: ignore[no-untyped-def]
+    """Write every live slot: the inputs' time lists one after the other, then the late heap.
+
+    Slots of no input are dead and wait to be freed. Returns how many of the others are in time lists.
+    """
+    n = 0
+    for j in range(control.shape[0] - 1):
+        slot = control[j, FIRST]
+        while slot != NONE:
+            if slots[slot, OWNER] != NONE:
+                out[n] = slot
+                n += 1
+            slot = slots[slot, AFTER]
+    in_order = n
+    for k in range(control[-1, LATE]):
+        if slots[late_slot[k], OWNER] != NONE:
+            out[n] = late_slot[k]
+            n += 1
+    return in_order
 
 
 @njit(cache=True, nogil=True)

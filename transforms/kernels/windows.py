@@ -84,7 +84,7 @@ class ProbePlan(NamedTuple):
     """Column of a slot at which its cells start."""
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def borrowed_windows(w):  # type: ignore[no-untyped-def]
     return Windows(
         borrowed(w.slots), borrowed(w.groups), borrowed(w.table), borrowed(w.late_due), borrowed(w.late_slot),
@@ -92,13 +92,13 @@ def borrowed_windows(w):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def borrowed_plan(plan):  # type: ignore[no-untyped-def]
     inputs, steps, indexes, program, first_cell = plan
     return ProbePlan(borrowed(inputs), borrowed(steps), borrowed(indexes), borrowed(program), first_cell)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def expire(slots, groups, table, late_due, late_slot, control, inputs, now):  # type: ignore[no-untyped-def]
     """Drop every tuple with ``ts < now - W``."""
     for j in range(inputs.shape[0]):
@@ -135,7 +135,7 @@ def passing(slots, program, first_cell, first, last, which, d, n, search, scratc
     return kept
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def lookup_group(slots, groups, table, steps, indexes, first_cell, i, d, search):  # type: ignore[no-untyped-def]
     """Return the group to join at step ``d`` given the slots already bound, or NONE."""
     j = steps[i, d, STEP_INPUT]
@@ -151,7 +151,7 @@ def lookup_group(slots, groups, table, steps, indexes, first_cell, i, d, search)
     return find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_keys)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _product(slots, groups, table, steps, indexes, first_cell, i, d, search):  # type: ignore[no-untyped-def]
     """Return how many ways the steps from ``d`` on can be bound, by the sizes of their groups alone."""
     ways = 1
@@ -164,7 +164,7 @@ def _product(slots, groups, table, steps, indexes, first_cell, i, d, search):  #
 
 
 # fmt: off
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def _enumerate(  # type: ignore[no-untyped-def]
     slots, groups, table, steps, indexes, program, first_cell, i, multiply_from, k, search, scratch,
     out_rows, out_probe, n_out,
@@ -227,7 +227,7 @@ def _enumerate(  # type: ignore[no-untyped-def]
 
 
 # fmt: off
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def probe(  # type: ignore[no-untyped-def]
     slots, groups, table, inputs, steps, indexes, program, first_cell, i, slot, k, search, scratch,
     out_rows, out_probe, n_out,
@@ -237,24 +237,44 @@ def probe(  # type: ignore[no-untyped-def]
 
     It is -1 when ``out_rows`` is too small.
     """
-    found = 0
+    g = first_group(slots, groups, table, inputs, steps, indexes, first_cell, i, slot, search)
+    if g == NONE:
+        return 0
+    return probe_group(
+        slots, groups, table, inputs, steps, indexes, program, first_cell, i, g, k, search, scratch, out_rows,
+        out_probe, n_out,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def first_group(slots, groups, table, inputs, steps, indexes, first_cell, i, slot, search):  # type: ignore[no-untyped-def]
+    """Bind a placed tuple; return the group that its first step joins it with, or NONE."""
     for j in range(inputs.shape[0]):
         search[j, BOUND] = slot
-    g = lookup_group(slots, groups, table, steps, indexes, first_cell, i, 0, search)
-    if g != NONE and inputs[i, MULTIPLY_FROM] == 0:
+    return lookup_group(slots, groups, table, steps, indexes, first_cell, i, 0, search)
+
+
+# fmt: off
+@njit(cache=True, nogil=True, forceinline=True)
+def probe_group(  # type: ignore[no-untyped-def]
+    slots, groups, table, inputs, steps, indexes, program, first_cell, i, g, k, search, scratch, out_rows,
+    out_probe, n_out,
+):
+    # fmt: on
+    """Join the bound tuple of input ``i`` with group ``g`` and with what follows; as ``probe``."""
+    if inputs[i, MULTIPLY_FROM] == 0:
         found = groups[g, COUNT]
         if inputs.shape[0] > 2:
             found *= _product(slots, groups, table, steps, indexes, first_cell, i, 1, search)
-    elif g != NONE:
-        search[0, CURSOR] = groups[g, HEAD]
-        found = _enumerate(
-            slots, groups, table, steps, indexes, program, first_cell, i,
-            inputs[i, MULTIPLY_FROM], k, search, scratch, out_rows, out_probe, n_out,
-        )  # fmt: skip
-    return found
+        return found
+    search[0, CURSOR] = groups[g, HEAD]
+    return _enumerate(
+        slots, groups, table, steps, indexes, program, first_cell, i,
+        inputs[i, MULTIPLY_FROM], k, search, scratch, out_rows, out_probe, n_out,
+    )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def place_slot(slots, control, first_cell, i, seq, ts, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Write tuple ``k`` to a free slot; it is in no list and no index yet."""
     slot = control[-1, FREE_SLOT]
@@ -277,7 +297,7 @@ def qualify(slots, program, first_cell, first, stop, i, slot, search, scratch): 
     return passing(slots, program, first_cell, first, stop, i, 0, 1, search, scratch) == 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, forceinline=True)
 def keep_slot(slots, late_due, late_slot, control, inputs, slot, late):  # type: ignore[no-untyped-def]
     """Put a placed tuple into its window."""
     i = slots[slot, OWNER]
@@ -374,25 +394,3 @@ def step(  # type: ignore[no-untyped-def]
             for x in range(n_indexes):
                 slots[slot, LINKS + 3 * x + GROUP] = NONE
     return end, n_out, now
-
-
-@njit(cache=True, nogil=True)
-def list_slots(slots, late_slot, control, out):  # type: ignore[no-untyped-def]
-    """Write every live slot: the inputs' time lists one after the other, then the late heap.
-
-    Slots of no input are dead and wait to be freed. Returns how many of the others are in time lists.
-    """
-    n = 0
-    for j in range(control.shape[0] - 1):
-        slot = control[j, FIRST]
-        while slot != NONE:
-            if slots[slot, OWNER] != NONE:
-                out[n] = slot
-                n += 1
-            slot = slots[slot, AFTER]
-    in_order = n
-    for k in range(control[-1, LATE]):
-        if slots[late_slot[k], OWNER] != NONE:
-            out[n] = late_slot[k]
-            n += 1
-    return in_order
