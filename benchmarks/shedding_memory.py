@@ -3,7 +3,8 @@
     python benchmarks/shedding_memory.py [MEMORY CHUNKS]
 
 The same rows are joined twice, each time in a process of its own: within ``MEMORY`` (64MB), and within the least
-that is allowed. What the first takes more than the second, at its peak, should be what it may hold more.
+that is allowed. What the first takes more than the second, at its peak, should be what it may hold more. What was
+learnt of values is no less in the second, and may be more than it is allowed.
 """
 
 import json
@@ -88,9 +89,9 @@ def growth(name: str, memory: str, chunks: int) -> tuple[float, float, int]:
     for limit in (memory, LEAST):
         call = [sys.executable, __file__, "--measure", name, limit, str(chunks)]
         found.append(json.loads(subprocess.run(call, capture_output=True, text=True, check=True).stdout))
-    amount, least = (Memory.parse(text).amount for text in (memory, LEAST))
-    (large, tuples, counted), (small, *_) = found
-    return (large - small) / (amount - least), counted / amount, tuples
+    amount = Memory.parse(memory).amount
+    (large, tuples, counted), (small, _, learnt) = found
+    return (large - small) / (amount - learnt), counted / amount, tuples
 
 
 def main() -> None:

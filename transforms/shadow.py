@@ -29,6 +29,7 @@ from slackwater.plugins.contract import (
 from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
 from slackwater.transforms.accounting import MORE_MEMORY, Accounting
 from slackwater.transforms.encode import CellEncoder
+from slackwater.transforms.kernels.strings import spread
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.shard_rows import ShardRows
 from slackwater.transforms.shedding import Shedder
@@ -329,8 +330,5 @@ def linking_class(setting: Setting) -> dict[int, int] | None:
 
 
 def _mixed(numbers: Int64s) -> UInt64s:
-    """Spread numbers over 64 bits (SplitMix64)."""
-    mixed = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed
+    """Spread numbers over 64 bits."""
+    return np.asarray(spread(numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)), np.uint64)

@@ -22,6 +22,7 @@ from slackwater.plugins.contract import (
     Tuples,
 )
 from slackwater.plugins.contract_joins import Keep
+from slackwater.transforms.allocator import trim_unused
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.intake import Taken
 from slackwater.transforms.memory import MARGIN, SOME, SPARE, TupleLimit, Weights
@@ -29,6 +30,8 @@ from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.reorder import ReorderBuffer
 from slackwater.transforms.shard_rows import ShardRows
 
+UNUSED = 8
+"""The part of a memory in bytes that may be freed and not given back."""
 ASIDE = 1 << 17
 """Bytes for the sample of what was shed, where memory is in bytes."""
 FIRST_RUN = 64
@@ -63,6 +66,8 @@ class Shedder:
         self._began = bool(state.get("began", False))
         self._allowed: Int64s | None = None
         self._now = int(state.get("now", 0))
+        self._bytes = 0
+        """The memory, if it is in bytes."""
         self._deepest = int(state.get("deepest", 0))
         """The most rows that have waited in the buffer."""
         self.most = 0
@@ -135,6 +140,7 @@ class Shedder:
     def arrive(self, taken: Taken) -> None:
         """Take note of the rows of a chunk."""
         if self.compacts_first:
+            trim_unused(self._bytes // UNUSED)
             self._weights.arrive(taken.source, taken.rows, taken.of_input)
 
     def spans(self, part: slice, newest: Int64s) -> Iterator[slice]:
@@ -173,6 +179,7 @@ class Shedder:
 
     def _fitting(self, amount: int, arrived: int) -> int:
         """Return how many tuples fit into ``amount`` bytes, once so many rows of the chunk at hand have come."""
+        self._bytes = amount
         join: Any = self._join
         row, run = self._weights.row(arrived), (self._limit.tuples or 0) // 4
         learnt = getattr(self._logic, "bytes_after", lambda run: getattr(self._logic, "nbytes", 0))

@@ -43,10 +43,11 @@ class RandomLogic:
     def observe(self, tuples: Tuples) -> Float64s:
         """Return a number from 0 to 1 for each tuple, by its identity and the number of throws."""
         start = np.random.SeedSequence([self._seed & (2**63 - 1), self._throws]).generate_state(1, np.uint64)[0]
-        mixed = tuples.seq.astype(np.uint64) * np.uint64(8) + tuples.input.astype(np.uint64) + start
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        return np.asarray(mixed / 2.0**64, np.float64)
+        # The compiler, which takes a while to load.
+        from slackwater.transforms.kernels.strings import spread
+
+        codes = tuples.seq.astype(np.uint64) * np.uint64(8) + tuples.input.astype(np.uint64)
+        return np.asarray(spread(codes + start) / 2.0**64, np.float64)
 
     def snapshot(self) -> Snapshot:
         return {"throws": self._throws}

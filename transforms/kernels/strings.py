@@ -24,6 +24,15 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def spread(numbers):  # type: ignore[no-untyped-def]
+    """Return unsigned numbers, each spread over all its bits."""
+    out = np.empty(numbers.size, np.uint64)
+    for k in range(numbers.size):
+        out[k] = mix(numbers[k])
+    return out
+
+
+@njit(cache=True, nogil=True)
 def hash_bytes(data, first, last):  # type: ignore[no-untyped-def]
     """Hash ``data[first:last]`` eight bytes at a time."""
     h = _FNV_OFFSET ^ np.uint64(last - first)
