@@ -109,7 +109,8 @@ def bind_aggregate(config: AggregateConfig, schemas: Mapping[str, pa.Schema]) ->
         raise ConfigError(f"needs one input, got {len(schemas)}", "input")
     time_columns, arrival, unit = bind_times(config, schemas)
     shared = config.model_dump(include={"time", "time_unit", "arrival", "disorder", "shards"})
-    joined = JoinConfig(**shared, guard=config.guard, metrics=config.metrics, window={"size": f"1{unit}"})
+    paces = {"guard": config.guard, "metrics": config.metrics, "idle_timeout": config.idle_timeout}
+    joined = JoinConfig(**shared, **paces, window={"size": f"1{unit}"})
     plan = AggregatePlan(
         config=joined,
         schemas=dict(schemas),

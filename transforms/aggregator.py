@@ -6,7 +6,7 @@ It has the interface of ``operator.Operator``, and engines drive either in the s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +79,18 @@ class Aggregator:
         self.accounting.state(self._store.most, self.nbytes)
         if self._groups.size > self._most_groups:
             self._forget()
+        return out
+
+    def idle(self, members: Sequence[int]) -> Outputs:
+        """Emit the extents that event time has passed, without slack: the input brings no rows.
+
+        Extents that are not over stay open, and so do those of rows that come later.
+        """
+        out = Outputs.empty()
+        started = time.perf_counter()
+        for complete in self._store.pass_over(min(int(self._intake.progress[0]), LIMIT)) if members else ():
+            started = self._deliver(out, complete, np.empty(0, np.int64), started)
+        self._pacing.finish(out)
         return out
 
     def finish(self) -> Outputs:

@@ -6,7 +6,7 @@ It has the interface of ``operator.Operator``, and engines drive either in the s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,10 @@ class ValueChooser:
             self._summaries[i].append(whole.filter(good))
         self.accounting.state(sum(batch.num_rows for rows in self._summaries for batch in rows), self.nbytes)
         return out
+
+    def idle(self, members: Sequence[int]) -> Outputs:
+        """Nothing is chosen before all summaries are there."""
+        return Outputs.empty()
 
     def finish(self) -> Outputs:
         """Choose: the summaries are complete."""

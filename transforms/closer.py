@@ -6,7 +6,7 @@ It has the interface of ``operator.Operator``, and engines drive either in the s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +79,13 @@ class GroupCloser:
         self._report(out, rows, ts[at], arrival[at], verdict)
         self.accounting.state(self._store.most, self.nbytes)
         self._waiting.renumber(self._store.forget(self._waiting.values))
+        return out
+
+    def idle(self, members: Sequence[int]) -> Outputs:
+        """Apply the punctuations that wait for a row after theirs, if nothing comes any more."""
+        out = Outputs.empty()
+        if len(members) == len(self._plan.inputs):
+            self._deliver(out, self._store.apply(self._waiting.take(np.array([np.iinfo(np.int64).max]))))
         return out
 
     def finish(self) -> Outputs:

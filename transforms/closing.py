@@ -135,7 +135,7 @@ def bind_group_close(
     _check_punctuations(punctuations, rows.field(time))
     shared = config.model_dump(include={"time", "time_unit", "shards"})
     plan = GroupClosePlan(
-        config=JoinConfig(**shared, window={"size": f"1{unit}"}),
+        config=JoinConfig(**shared, idle_timeout=config.idle_timeout, window={"size": f"1{unit}"}),
         schemas={ROWS: rows, PUNCTUATIONS: punctuations},
         time_columns=(time, "ts"),
         arrival_columns=(time, "ts"),

@@ -53,6 +53,8 @@ class DisorderConfig(OperatorConfig):
     """limits on event times"""
     metrics: Duration | None = None
     """stream time between rows of the output ``metrics``; strategies that adapt report whenever they do"""
+    idle_timeout: Duration | None = None
+    """in live runs, how long an input may be silent before it holds nothing back any more; default: for ever"""
 
 
 class PunctuationConfig(Documented):
@@ -161,6 +163,9 @@ class GroupCloseConfig(OperatorConfig):
     """how long after its first row a group is open at most, both ends included; default: no limit"""
     same: dict[str, str] = Field(default_factory=dict)
     """columns that always have the value of a ``by`` column, {column: by column}; those of a join are known"""
+    idle_timeout: Duration | None = None
+    """in live runs, how long inputs may be silent before punctuations close groups without waiting for a row
+    after them; default: for ever"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the groups are split into"""
 

@@ -34,6 +34,19 @@ class Delivery:
         self._found.append((rows, ts))
         self._size += len(ts)
 
+    def add_in_order(self, found: Sequence[tuple[Int64s, Int64s]], ts: Int64s) -> None:
+        """Take results as they were found, each with the tuple that completed it, in the order of these.
+
+        Args:
+            found: results and, for each, the index of the tuple.
+            ts: times of the tuples.
+        """
+        if not found:
+            return
+        rows, probe = map(np.concatenate, zip(*found, strict=True))
+        order = np.argsort(probe, kind="stable")
+        self.add(rows[order], ts[probe[order]])
+
     def deliver(self, out: Outputs) -> None:
         """Make rows of what was taken."""
         if not self._found:

@@ -117,8 +117,18 @@ class GroupStore:
             parts.append(self._taken(out))
         return self._closed(parts)
 
+    def apply(self, due: kernel.Due) -> Closed:
+        """Apply punctuations, with no row after them."""
+        return self._closed([self._applied(due)])
+
     def finish(self, due: kernel.Due) -> Closed:
         """Apply punctuations, and close every group that is open."""
+        applied = self._applied(due)
+        out = self._room(0)
+        kernel.close_all(self._groups, self._index.size, out)
+        return self._closed([applied, self._taken(out)])
+
+    def _applied(self, due: kernel.Due) -> tuple[Int64s, Int64s]:
         none = np.empty(0, np.int64)
         laid = np.empty((0, self._spec.ops.size), np.int64)
         out = self._room(0)
@@ -126,10 +136,7 @@ class GroupStore:
             self._groups, *self._index.cells(), self._index.size, none, none, laid, laid.view(np.float64),
             due, self._spec, none.astype(np.int8), out,
         )  # fmt: skip
-        applied = self._taken(out)
-        out = self._room(0)
-        kernel.close_all(self._groups, self._index.size, out)
-        return self._closed([applied, self._taken(out)])
+        return self._taken(out)
 
     def forget(self, waiting: Int64s, force: bool = False) -> Int64s | None:
         """Forget numbers that nothing refers to, once they are the larger part; return the new number of each.

@@ -73,6 +73,11 @@ class Intake:
             self._jumped[:] = snapshot["jumped"]
             self._next_seq[:] = snapshot["next_seq"]
 
+    @property
+    def progress(self) -> Int64s:
+        """Largest event time seen on each input, or NEVER."""
+        return self._progress
+
     def take(self, chunk: Chunk) -> Taken:
         """Number the rows, read their times and apply the guard."""
         n = chunk.input.size

@@ -149,12 +149,22 @@ class Operator:
         self._note_state()
         self._compact()
 
+    def idle(self, members: Sequence[int]) -> Outputs:
+        """Hold nothing back for ``members``, which are all that bring no rows (``ReorderBuffer.idle``)."""
+        out, all_of_them = Outputs.empty(), len(members) == len(self._plan.members)
+        if self.queue is not None and all_of_them:
+            self._take(out, self.queue.drain())
+        emitted = self._buffer.idle(members)
+        self._pacing.release(self._pacing.newest - emitted.ts)
+        self._process(out, emitted, len(self._buffer) + np.arange(emitted.ts.size)[::-1])
+        if all_of_them:
+            self._pacing.finish(out)
+        self._close_step(out)
+        return out
+
     def finish(self) -> Outputs:
         """Release everything that is held, in timestamp order: the inputs have ended."""
-        whole = Outputs.empty()
-        for out in self.finishing():
-            whole = Outputs._make(gathered + batches for gathered, batches in zip(whole, out, strict=True))
-        return whole
+        return Outputs.together(self.finishing())
 
     def finishing(self) -> Iterator[Outputs]:
         """As ``finish``, in parts: what a join has on disk may be more than fits into memory."""
@@ -329,10 +339,7 @@ class Operator:
                     self._deliver(out)
                     started = time.perf_counter()
         self.accounting.state(self._shedder.most, 0)
-        if unordered:
-            rows, probe = map(np.concatenate, zip(*unordered, strict=True))
-            order = np.argsort(probe, kind="stable")
-            self._delivery.add(rows[order], released.ts[probe[order]])
+        self._delivery.add_in_order(unordered, released.ts)
         self.seconds["kernel"] += time.perf_counter() - started
         joined = [np.concatenate(size) for size in zip(*sizes, strict=True)]
         if self._shadow is not None:
@@ -388,12 +395,6 @@ class Operator:
         if not force and sum(map(len, self._rows.stores)) < live + self._shedder.spare(live):
             return
         self._rows.keep(self._rows.needed(self._buffer.held(), self._join.held()), self._archive)
-        disorder: Any = self._disorder
-        join: Any = self._join
-        held_by = [disorder.held_cells()] if self._shows_cells else []
-        held_by += [] if self._shadow is None else [self._shadow.held_cells()]
-        if self._promises is not None:
-            held_by.append(self._promises.held_cells())
-            if hasattr(join, "held_cells"):
-                held_by.append(join.held_cells())
-        self._rows.forget_texts(held_by)
+        holders: list[Any] = [self._disorder] if self._shows_cells else []
+        holders += [self._shadow, *([] if self._promises is None else [self._promises, self._join])]
+        self._rows.forget_texts([part.held_cells() for part in holders if hasattr(part, "held_cells")])

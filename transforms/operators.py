@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from slackwater.plugins.contract import Snapshot
@@ -22,6 +22,13 @@ class ShardOperator(Protocol):
 
     def push(self, chunk: Chunk) -> Outputs:
         """Take arrivals; return what they complete and the rows they prove late."""
+
+    def idle(self, members: Sequence[int]) -> Outputs:
+        """Hold nothing back for inputs that bring no rows, until they do; return what that lets go.
+
+        Args:
+            members: all of them, those that were idle before included.
+        """
 
     def finish(self) -> Outputs:
         """Return all that is left: the inputs have ended."""

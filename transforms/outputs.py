@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,15 @@ class Outputs(NamedTuple):
     def empty(cls) -> Outputs:
         """Return outputs to add to."""
         return cls([], [], [], [], [])
+
+    @classmethod
+    def together(cls, parts: Iterable[Outputs]) -> Outputs:
+        """Return several outputs as one."""
+        whole = cls.empty()
+        for part in parts:
+            for gathered, batches in zip(whole, part, strict=True):
+                gathered += batches
+        return whole
 
 
 def late_batch(

@@ -61,7 +61,8 @@ class Pacing:
         every = plan.config.metrics
         self._interval = disorder.interval or (None if every is None else plan.setting.ticks(every))
         self._meter = Meter(plan, snapshot.get("meter"))
-        self._newest = int(snapshot.get("newest", NEVER))
+        self.newest = int(snapshot.get("newest", NEVER))
+        """Stream time: the largest event time seen."""
         self._next: int | None = snapshot.get("next_adapt")
         self._feedback: list[tuple[Any, ...]] = [tuple(snapshot["feedback"])] if "feedback" in snapshot else []
 
@@ -72,8 +73,8 @@ class Pacing:
 
     def follow(self, progress: Int64s) -> Int64s:
         """Return stream time, the largest event time seen, after each arrival of a chunk."""
-        newest = np.maximum(np.maximum.accumulate(progress), self._newest)
-        self._newest = int(newest[-1]) if newest.size else self._newest
+        newest = np.maximum(np.maximum.accumulate(progress), self.newest)
+        self.newest = int(newest[-1]) if newest.size else self.newest
         return newest
 
     def intervals(self, out: Outputs, newest: Int64s) -> Iterator[slice]:
@@ -124,12 +125,15 @@ class Pacing:
             self._feedback.append((inputs, ts, delay, late, *sizes))
 
     def finish(self, out: Outputs) -> None:
-        """Write the metrics of the last interval: the inputs have ended."""
-        if self.measured and self._newest != NEVER:
-            out.metrics.append(metrics_batch([self._measure(self._newest)]))
+        """Write the metrics of the interval so far: the inputs have ended, or are idle.
+
+        Stream time stands still then, so nothing is adapted. What was gathered is looked at when it goes on.
+        """
+        if self.measured and self.newest != NEVER:
+            out.metrics.append(metrics_batch([self._measure(self.newest)]))
 
     def snapshot(self) -> Snapshot:
-        state = {"meter": self._meter.snapshot(), "newest": self._newest, "next_adapt": self._next}
+        state = {"meter": self._meter.snapshot(), "newest": self.newest, "next_adapt": self._next}
         return {**state, "feedback": list(self._gathered())} if self._feedback else state
 
     def _measure(self, now: int) -> dict[str, Any]:

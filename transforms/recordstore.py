@@ -101,27 +101,18 @@ class RecordStore:
         while start < ts.size:
             stop = min(start + _RUN, ts.size)
             self._reserve(stop - start)
-            why = extents.NO_ROOM
-            while why != extents.DONE:
-                start, why = extents.advance(
-                    pane,
-                    groups,
-                    *words,
-                    bounds,
-                    start,
-                    stop,
-                    self._spec,
-                    self._ops,
-                    self._floating,
-                    self._state,
-                    self._out,
-                    late,
-                    gone,
-                )
-                if why == extents.NO_NODE:
-                    self._grow_nodes()
-                elif why == extents.NO_ROOM:
-                    yield from self._produced(full=True)
+            yield from self._advance((pane, groups, *words, bounds), start, stop, late, gone)
+            start = stop
+        yield from self._produced()
+
+    def pass_over(self, tau: int) -> Iterator[Complete]:
+        """Yield the extents that a punctuation completes without an arrival."""
+        control, none = self._state.control, np.empty(0, np.int64)
+        control[kernel.TAU] = max(control[kernel.TAU], tau)
+        words = np.empty((0, self._floating - kernel.WORDS), np.int64)
+        reals = np.empty((0, self._ops.size - self._floating))
+        arrivals = (none, none, words, reals, none)
+        yield from self._advance(arrivals, 0, 0, none.astype(np.bool_), none.astype(np.float64))
         yield from self._produced()
 
     def flush(self) -> Iterator[Complete]:
@@ -169,6 +160,19 @@ class RecordStore:
         arrays = [np.empty(len(self), np.int64) for _ in range(3)]
         kernel.listed(self._state, *arrays)
         return arrays
+
+    def _advance(
+        self, arrivals: tuple[Any, ...], start: int, stop: int, late: Bools, gone: Float64s
+    ) -> Iterator[Complete]:
+        """Take some of the arrivals, for which there is room; yield extents when there is none for more."""
+        spec = (self._spec, self._ops, self._floating)
+        why = extents.NO_ROOM
+        while why != extents.DONE:
+            start, why = extents.advance(*arrivals, start, stop, *spec, self._state, self._out, late, gone)
+            if why == extents.NO_NODE:
+                self._grow_nodes()
+            elif why == extents.NO_ROOM:
+                yield from self._produced(full=True)
 
     def _produced(self, full: bool = False) -> Iterator[Complete]:
         """Yield what is in the room, and empty it; make more if not even one extent fits in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ _RUN: Final = 1 << 13
 _FIRST: Final = 64
 """Room to begin with where there is a limit."""
 _FEW: Final = 512
+_AWAY: Final = np.iinfo(np.int64).max
+"""What a silent input is taken to have released: nobody waits for it."""
 
 
 class Emitted(NamedTuple):
@@ -40,11 +43,14 @@ class ReorderBuffer:
     def __init__(self, inputs: int, snapshot: Snapshot | None = None, capacity: int | None = None) -> None:
         self.capacity = capacity
         self._state = _empty(inputs, self._least)
+        self._silent: dict[int, int] = {}
+        """Inputs that nobody waits for, and the largest time that each has released."""
         if snapshot:
             held = [(ts, code) for ts, code in zip(snapshot["ts"], snapshot["code"], strict=True)]
             self._fill(held, (snapshot["sync_ts"], snapshot["sync_code"]), self._least)
             self._state.slack[:, kernel.RELEASED] = snapshot["released"]
             self._state.clock[: kernel.IN_SYNC] = snapshot["clock"]
+            self._silent = {i: released for i, released in snapshot["silent"]}
 
     @property
     def _least(self) -> int:
@@ -71,13 +77,16 @@ class ReorderBuffer:
         out = Emitted(code, out_ts, np.empty(size, np.bool_), at)
         n = 0
         (run, room), capacity = self._run, -1 if self.capacity is None else self.capacity
-        for start in range(0, ts.size, run):
-            part = slice(start, start + run)
-            self._reserve(min(room, ts.size - start))
+        start = 0
+        while start < ts.size:
+            stop = self._wake(inputs, start, min(start + run, ts.size))
+            part = slice(start, stop)
+            self._reserve(min(room, stop - start))
             rest = (array[n:] for array in out)
             n += kernel.release(
                 inputs[part], ts[part], codes[part], bounds[part], capacity, start, self._state, *rest
             )
+            start = stop
         return Emitted._make(array[:n] for array in out)
 
     def give_up(self) -> Emitted:
@@ -89,18 +98,38 @@ class ReorderBuffer:
             kernel.give_up(self._state, out.code, out.ts, out.late)
         return out
 
+    def idle(self, inputs: Sequence[int]) -> Emitted:
+        """Let inputs that have nothing to say hold nothing back, until they bring a row.
+
+        What their K-slack buffers hold goes to the Synchronizer, which waits for the other inputs only. Once all
+        are silent, nothing is held. Rows that come later and are behind go straight on, as always.
+        """
+        for i in inputs:
+            if i not in self._silent:
+                newest = int(self._held()[i][0].max(initial=NEVER))
+                self._silent[i] = max(int(self._state.slack[i, kernel.RELEASED]), newest)
+        self._state.slack[list(self._silent), kernel.RELEASED] = _AWAY
+        held, synced = self._held(), self._synced()
+        ts, code = map(np.concatenate, zip(*(held[i] for i in self._silent), synced, strict=True))
+        slowest = self._state.slack[:, kernel.RELEASED].min()
+        t_sync = max(self._state.clock[kernel.T_SYNC], min(slowest, ts.max(initial=NEVER)))
+        goes = ts <= t_sync
+        none = ts[:0], code[:0]
+        left = [none if i in self._silent else rows for i, rows in enumerate(held)]
+        self._fill(left, (ts[~goes], code[~goes]), self._least)
+        self._state.clock[kernel.T_SYNC] = t_sync
+        return self._emit(ts[goes], code[goes])
+
     def drain(self) -> Emitted:
         """Release everything in timestamp order: the input has ended."""
         s = self._state
         ts, code = map(np.concatenate, zip(*self._held(), self._synced(), strict=True))
-        order = np.lexsort((code, ts))
-        ts, code = ts[order], code[order]
-        on_t = int(s.clock[kernel.ON_T])
-        newest = np.maximum.accumulate(np.concatenate([[on_t], ts]))
         self._state = _empty(len(s.slack), self._least)
         self._state.slack[:, kernel.RELEASED] = s.slack[:, kernel.RELEASED]
-        self._state.clock[: kernel.IN_SYNC] = newest[-1]
-        return Emitted(code, ts, ts < newest[:-1], np.full(ts.size, -1))
+        self._state.clock[: kernel.IN_SYNC] = s.clock[kernel.ON_T]
+        emitted = self._emit(ts, code)
+        self._state.clock[kernel.T_SYNC] = self._state.clock[kernel.ON_T]
+        return emitted
 
     def held(self) -> Int64s:
         """Codes of the rows in the buffer, in any order."""
@@ -115,6 +144,7 @@ class ReorderBuffer:
             "sync_code": sync_code,
             "released": self._state.slack[:, kernel.RELEASED].copy(),
             "clock": self._state.clock[: kernel.IN_SYNC].copy(),
+            "silent": [[i, released] for i, released in self._silent.items()],
         }
 
     def bytes_for(self, level: int) -> int:
@@ -126,6 +156,25 @@ class ReorderBuffer:
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in self._state)
+
+    def _wake(self, inputs: Int8s, start: int, stop: int) -> int:
+        """Wait for the input of arrival ``start`` again; return where another silent one speaks, or ``stop``."""
+        if not self._silent:
+            return stop
+        spoke = int(inputs[start])
+        if spoke in self._silent:
+            self._state.slack[spoke, kernel.RELEASED] = self._silent.pop(spoke)
+        speaks = np.flatnonzero(np.isin(inputs[start:stop], list(self._silent)))
+        return start + int(speaks[0]) if speaks.size else stop
+
+    def _emit(self, ts: Int64s, code: Int64s) -> Emitted:
+        """Let rows go in timestamp order, between two arrivals."""
+        order = np.lexsort((code, ts))
+        ts, code = ts[order], code[order]
+        clock = self._state.clock
+        newest = np.maximum.accumulate(np.append(clock[kernel.ON_T], ts))
+        clock[kernel.ON_T] = newest[-1]
+        return Emitted(code, ts, ts < newest[:-1], np.full(ts.size, -1))
 
     def _held(self) -> list[tuple[Int64s, Int64s]]:
         """Times and codes of each K-slack buffer, in any order."""

@@ -76,8 +76,9 @@ def bind_reorder(config: ReorderConfig, schemas: Mapping[str, pa.Schema]) -> Reo
     if len(schemas) != 1:
         raise ConfigError(f"needs one input, got {len(schemas)}", "input")
     time_columns, arrival, unit = bind_times(config, schemas)
-    settings = config.model_dump(exclude={"guard", "metrics"})
-    joined = JoinConfig(**settings, guard=config.guard, metrics=config.metrics, window={"size": f"1{unit}"})
+    settings = config.model_dump(exclude={"guard", "metrics", "idle_timeout"})
+    paces = {"guard": config.guard, "metrics": config.metrics, "idle_timeout": config.idle_timeout}
+    joined = JoinConfig(**settings, **paces, window={"size": f"1{unit}"})
     return ReorderPlan(
         config=joined,
         schemas=dict(schemas),
