@@ -1,10 +1,10 @@
 """System times, when rows arrived in the unit of the event times, and punctuations that never go back."""
 
-import time
 from typing import Final, Literal
 
 import numpy as np
 
+from slackwater.plugins.clock import now_nanos
 from slackwater.plugins.contract import Arrivals, DisorderStrategy, Int8s, Int64s, Setting
 
 _NANOS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -39,7 +39,7 @@ class SystemClock:
     def ticks(self, arrivals: Arrivals) -> Int64s:
         """Return the time of each arrival in ticks, rounded down."""
         if self._unit is None:
-            return np.full(arrivals.ts.size, time.time_ns() // self._nanos_per_tick, np.int64)
+            return np.full(arrivals.ts.size, now_nanos() // self._nanos_per_tick, np.int64)
         ticks = arrivals.clock
         if self._unit < self._nanos_per_tick:
             ticks = ticks // (self._nanos_per_tick // self._unit)

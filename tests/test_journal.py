@@ -1,0 +1,226 @@
+"""State as a base and a log: restored exactly, written by what is new, read only by those who missed it."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journaling import FailedBundle, MemoryStore, Worker, part_of, rows_of
+
+from slackwater.plugins.clock import clock_at, now_nanos
+from slackwater.transforms import ipc
+from slackwater.transforms import snapshot as snapshots
+from slackwater.transforms.aggregating import bind_aggregate
+from slackwater.transforms.config import AggregateConfig, JoinConfig
+from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.given import rows_given
+from slackwater.transforms.intake import Chunk
+from slackwater.transforms.operators import open_operator
+from slackwater.transforms.plan import JoinPlan, bind
+
+SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("k", pa.string()), ("at", pa.int64())])
+N = 300
+
+JOINS: dict[str, dict[str, Any]] = {
+    "fixed": {"disorder": {"strategy": "fixed", "slack": "40ms"}},
+    "quality_driven": {"disorder": {"strategy": "quality_driven", "recall": 0.9, "interval": "100ms"}},
+    "result_slack": {
+        "disorder": {"strategy": "result_slack", "recall": 0.9, "interval": "100ms", "period": "1s"}
+    },
+    "heartbeat": {"disorder": {"strategy": "heartbeat"}, "arrival": "at"},
+    "wall": {"disorder": {"strategy": "heartbeat", "clock": "wall"}},
+    "prob": {"shedding": {"strategy": "prob", "memory": 20}, "metrics": "100ms"},
+    "queue": {
+        "shedding": {"strategy": "random", "queue": {"rows": 5, "service_rate": 300}},
+        "arrival": "at",
+    },
+    "xjoin": {"join": {"strategy": "xjoin", "memory": 30}, "window": None},
+    "unique": {"join": {"strategy": "pwjoin"}, "unique": "b.id", "window": "1s"},
+}
+
+
+@cache
+def plan_of(name: str, **settings: Any) -> JoinPlan:
+    if name == "aggregate":
+        count = {
+            "time": "ts",
+            "range": "200ms",
+            "slide": "50ms",
+            "group_by": "k",
+            "aggregates": {"n": "count(*)"},
+        }
+        return bind_aggregate(AggregateConfig.read(count), {"a": SCHEMA})
+    config = {"time": "ts", "window": "100ms", "where": "a.k = b.k", **JOINS[name], **settings}
+    config = {key: value for key, value in config.items() if value is not None}
+    return bind(JoinConfig.read(config), {"a": SCHEMA, "b": SCHEMA})
+
+
+def arrivals(plan: JoinPlan, seed: int, n: int = N, keys: int = 8, step: int = 5) -> Chunk:
+    """Rows that come out of order, at one tick after the other by their arrival column."""
+    rng = np.random.default_rng(seed)
+    which = rng.integers(0, len(plan.inputs), n).astype(np.int8)
+    ts = step * np.arange(n) - np.where(rng.random(n) < 0.3, rng.integers(0, 120, n), 0)
+    columns = {"id": np.arange(n), "ts": ts, "k": rng.integers(0, keys, n).astype(str), "at": step * np.arange(n)}
+    whole = pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+    batches = [whole.filter(pa.array(which == i)) for i in range(len(plan.inputs))]
+    return Chunk(which, np.arange(n) if plan.arrival_columns is None else step * np.arange(n), batches)
+
+
+bundles = st.lists(
+    st.tuples(
+        st.integers(1, 90),
+        st.integers(1, 3),
+        st.sampled_from(["works", "works", "fails", "fails and loses", "loses"]),
+        st.integers(0, 2),
+        st.sampled_from([None, None, None, [0], [0, 1]]),
+    ),
+    min_size=6,
+    max_size=20,
+)
+"""Rows of a bundle, pieces they come in, what happens to it, who works on it, and which inputs are idle then."""
+
+
+@pytest.mark.parametrize("name", [*JOINS, "aggregate"])
+@settings(max_examples=8, deadline=None)
+@given(bundles=bundles, seed=st.integers(0, 99), skips=st.booleans())
+def test_bundles_that_fail_and_workers_that_forget_change_nothing(name, bundles, seed, skips) -> None:
+    plan = plan_of(name)
+    whole = arrivals(plan, seed)
+    store = MemoryStore(skips)
+    workers = [Worker(plan, least_log=20_000) for _ in range(3)]
+    undisturbed = open_operator(plan)
+    expected, found, start = [], [], 0
+    for rows, pieces, fate, who, idle in bundles:
+        stop = min(N, start + rows)
+        cuts = np.linspace(start, stop, pieces + 1).astype(int).tolist()
+        given: list[Any] = [part_of(whole, a, b) for a, b in pairwise(cuts) if b > a]
+        if idle is not None:
+            given.append([i for i in idle if i < len(plan.members)])
+        with clock_at(start * 5_000_000):
+            if fate.startswith("fails"):
+                with store.bundle():
+                    for part in given:
+                        workers[who].give(store, part)
+                    raise FailedBundle
+            if fate.endswith("loses"):
+                workers[who].forget()
+            for part in given:
+                found.append(workers[(who + (fate != "works")) % 3].give(store, part)[0])
+            for part in given:
+                expected.append(undisturbed.push(part) if isinstance(part, Chunk) else undisturbed.idle(part))
+        start = stop
+    found.append(workers[0].end(store))
+    expected.append(undisturbed.finish())
+    undisturbed.close()
+    assert rows_of(found) == rows_of(expected)
+    assert store.content.summary is None and not store.content.log
+
+
+@pytest.mark.parametrize("window", ["5s", "1m", "10m"])
+def test_what_is_written_is_proportional_to_the_rows_whatever_the_window(window: str) -> None:
+    plan = plan_of("fixed", window=window)
+    whole = arrivals(plan, 1, 60_000, keys=50_000, step=10)
+    store, worker = MemoryStore(), Worker(plan, least_log=100_000)
+    written = rows = largest = 0
+    for start in range(0, 60_000, 250):
+        part = part_of(whole, start, start + 250)
+        _, opened = worker.give(store, part)
+        written += opened.written_bytes
+        rows += sum(len(ipc.to_bytes(batch)) for batch in part.batches)
+        largest = max(largest, opened.stored_bytes)
+    assert written < 4 * rows
+    assert largest < written
+
+
+def test_a_worker_that_holds_the_shard_reads_the_summary_and_nothing_else() -> None:
+    plan = plan_of("fixed", window="1m")
+    whole = arrivals(plan, 2, 20_000, step=2)
+    store, worker = MemoryStore(), Worker(plan, least_log=100_000)
+    for start in range(0, 20_000, 200):
+        _, opened = worker.give(store, part_of(whole, start, start + 200))
+        assert opened.read_bytes <= 500
+    assert opened.read_bytes < 0.05 * opened.stored_bytes
+    assert opened.stored_bytes > 100_000
+
+
+def test_a_worker_that_is_behind_reads_what_it_missed() -> None:
+    plan = plan_of("fixed")
+    whole = arrivals(plan, 3)
+    store, one, other = MemoryStore(), Worker(plan), Worker(plan)
+    one.give(store, part_of(whole, 0, 200))
+    missed = part_of(whole, 200, 210)
+    other.give(store, missed)
+    _, opened = one.give(store, part_of(whole, 210, 220))
+    assert opened.read_bytes < len(rows_given(missed, 0)) + 600
+    assert opened.read_bytes < 0.5 * opened.stored_bytes
+
+
+def test_what_cannot_be_given_again_is_written_as_a_base() -> None:
+    plan = plan_of("fixed")
+    store, worker = MemoryStore(), Worker(plan)
+    worker.give(store, part_of(arrivals(plan, 4), 0, 50))
+    assert store.content.log and not store.content.base
+    with worker._journal.open("shard", store) as opened:
+        opened.shard.push(part_of(arrivals(plan, 4), 50, 60))
+        opened.log(None)
+    assert not store.content.log
+    assert snapshots.loads(store.content.base)["accounting"]["received"].sum() == 60
+
+
+def test_notes_are_kept_beside_the_shard() -> None:
+    plan = plan_of("fixed")
+    store, worker = MemoryStore(), Worker(plan)
+    with worker._journal.open("shard", store) as opened:
+        assert opened.is_new and opened.notes == {}
+        opened.notes["next"] = 7
+    with Worker(plan)._journal.open("shard", store) as opened:
+        assert opened.notes == {"next": 7}
+    assert not store.content.log, "nothing was given"
+
+
+def test_an_error_leaves_the_state_as_it_was() -> None:
+    plan = plan_of("fixed")
+    store, worker = MemoryStore(), Worker(plan)
+    worker.give(store, part_of(arrivals(plan, 5), 0, 50))
+    before = store.content.summary
+    with pytest.raises(ZeroDivisionError), worker._journal.open("shard", store) as opened:
+        opened.shard.push(part_of(arrivals(plan, 5), 50, 60))
+        opened.log(b"")
+        raise ZeroDivisionError
+    assert store.content.summary == before
+    assert len(worker.shards) == 0
+
+
+def test_a_process_holds_a_few_shards_and_those_used_last() -> None:
+    plan = plan_of("fixed")
+    worker = Worker(plan, most=2)
+    stores = {key: MemoryStore() for key in "abc"}
+    part = part_of(arrivals(plan, 6), 0, 20)
+    for key in "abac":
+        worker.give(stores[key], part, key)
+    assert len(worker.shards) == 2
+    assert worker.give(stores["a"], part, "a")[1].read_bytes < 600
+    assert worker.give(stores["b"], part, "b")[1].read_bytes > 600
+
+
+def test_a_log_with_a_gap_is_refused() -> None:
+    plan = plan_of("fixed")
+    store, worker = MemoryStore(), Worker(plan)
+    for start in range(0, 60, 20):
+        worker.give(store, part_of(arrivals(plan, 7), start, start + 20))
+    del store.content.log[1]
+    fault = "the state of shard lost has 2 entries since number 0, and should have those up to 3; it cannot be"
+    with pytest.raises(SlackwaterError, match=fault):
+        Worker(plan).give(store, part_of(arrivals(plan, 7), 60, 80), "lost")
+
+
+def test_the_time_of_day_can_be_set_back() -> None:
+    with clock_at(5):
+        assert now_nanos() == 5
+    assert now_nanos() > 1_700_000_000_000_000_000
