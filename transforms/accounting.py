@@ -42,6 +42,10 @@ class Accounting:
         """Of these, how many would have been missed with that much more memory, of each of ``MORE_MEMORY``."""
         self.slack: Counter[int] = Counter()
         """How many arrivals met which slack, in ticks."""
+        self.last_slack: int | None = None
+        """The slack that the last arrival met, as far as this process has seen."""
+        self.last_tuples = 0
+        """Tuples held when that was last noted, in this process."""
         self.max_tuples = 0
         self.max_bytes = 0
         self.spilled_tuples = 0
@@ -106,6 +110,8 @@ class Accounting:
     def hold(self, slack: Int64s) -> None:
         """Note the slack that each arrival met."""
         _count(self.slack, slack)
+        if slack.size:
+            self.last_slack = int(slack[-1])
 
     def wait(self, nanos: Int64s) -> None:
         """Note how long rows waited until the join was free."""
@@ -117,6 +123,7 @@ class Accounting:
 
     def state(self, tuples: int, nbytes: int) -> None:
         """Note how much is held."""
+        self.last_tuples = tuples
         self.max_tuples = max(self.max_tuples, tuples)
         self.max_bytes = max(self.max_bytes, nbytes)
 

@@ -7,6 +7,10 @@ class SlackwaterError(Exception):
     """The run cannot go on; the message says where, what and what to do."""
 
 
+class ShardError(SlackwaterError):
+    """A shard could not take what it was given; the message names the shard, its inputs and their rows."""
+
+
 class ConfigError(SlackwaterError):
     """A setting is wrong.
 

@@ -265,8 +265,8 @@ class Opened(Generic[T]):
         entries = self._entries(Version(self._found.base, b"")) if self._found.log_bytes else []
         if len(entries) != self._found.version.number - self._found.base:
             raise SlackwaterError(
-                f"the state of shard {self._key} has {len(entries)} entries since number {self._found.base}, and "
-                f"should have those up to {self._found.version.number}; it cannot be restored, start anew"
+                f"the stored state has {len(entries)} entries since number {self._found.base}, and should have "
+                f"those up to {self._found.version.number}; it cannot be restored, start anew"
             )
         return [entry.given for entry in entries]
 

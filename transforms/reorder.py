@@ -50,7 +50,7 @@ class ReorderBuffer:
             self._fill(held, (snapshot["sync_ts"], snapshot["sync_code"]), self._least)
             self._state.slack[:, kernel.RELEASED] = snapshot["released"]
             self._state.clock[: kernel.IN_SYNC] = snapshot["clock"]
-            self._silent = {i: released for i, released in snapshot["silent"]}
+            self._silent = {i: released for i, released in snapshot.get("silent", ())}
 
     @property
     def _least(self) -> int:

@@ -11,6 +11,11 @@
         joined.main | "Show" >> beam.Map(print)
         joined.late | "Show late" >> beam.Map(print)
 
+Bounded inputs are replayed in order of arrival. Where an input is unbounded, rows are processed as they arrive,
+in the order in which they reach the stateful step; ``idle_timeout`` says when to go on without an input that is
+silent. A result has the Beam timestamp of the rows that completed it; its own time is the column ``ts``. When
+the watermark reaches the end of a Beam window, everything held in it is released.
+
 In Beam YAML, with ``SlidingWindowJoin: slackwater.transforms.beam.SlidingWindowJoin`` under the transforms of
 a provider of type python, a transform called ``joined`` is read as ``joined``, ``joined.late`` and so on.
 """

@@ -74,7 +74,7 @@ class ChooseValues(beam.PTransform):  # type: ignore[misc, unused-ignore]
             raise ConfigError(
                 f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs with names: {{name: PCollection}}", "input"
             )
-        refuse_unbounded(inputs)
+        refuse_unbounded(inputs, "ChooseValues")
         time = self._config.time
         schemas = {
             name: arrow_row_schema(self._schemas[name])

@@ -8,7 +8,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.typehints.decorators import no_annotations
 
-from slackwater.transforms.beam.join import join_batches, refuse_unbounded
+from slackwater.transforms.beam.join import join_batches
 from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
 from slackwater.transforms.beam.rows import RowReader, arrow_row_schema, row_schema, unpack
 from slackwater.transforms.beam.sliding_window_join import LATE_TYPES, SlidingWindowJoin
@@ -23,7 +23,7 @@ class GroupClose(beam.PTransform):  # type: ignore[misc, unused-ignore]
     Takes ``{rows: PCollection, punctuations: PCollection}`` of rows with a schema, such as the main output of a
     join and its output ``punctuations``. The main output has the columns of ``by``, the aggregates, ``ts``, when
     the group was closed, and ``closed_by``: punctuation, window or end. Rows of a group that is over are in the
-    output ``late``. Rows and punctuations are taken in order of event time, rows first. Inputs must be bounded.
+    output ``late``. Rows and punctuations are taken in order of event time, rows first.
 
     Args:
         time: Event-time column of the rows; integer, timestamp or date.
@@ -35,6 +35,8 @@ class GroupClose(beam.PTransform):  # type: ignore[misc, unused-ignore]
             straight from a join.
         time_unit: Unit of integer event times: s, ms, us or ns.
         shards: Parts that the groups are split into, worked on in parallel.
+        idle_timeout: In live runs, how long inputs may be silent before punctuations close groups without waiting
+            for a row after them; default is for ever.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.
@@ -50,6 +52,7 @@ class GroupClose(beam.PTransform):  # type: ignore[misc, unused-ignore]
         same: dict[str, str] | None = None,
         time_unit: str = "ms",
         shards: int = 1,
+        idle_timeout: str | None = None,
     ) -> None:
         super().__init__()
         settings = {
@@ -60,6 +63,7 @@ class GroupClose(beam.PTransform):  # type: ignore[misc, unused-ignore]
             "same": same,
             "time_unit": time_unit,
             "shards": shards,
+            "idle_timeout": idle_timeout,
         }
         self._config = GroupCloseConfig.read({key: value for key, value in settings.items() if value is not None})
         self._schemas: dict[str, pa.Schema] = {}
@@ -75,7 +79,6 @@ class GroupClose(beam.PTransform):  # type: ignore[misc, unused-ignore]
             raise ConfigError(
                 "needs two inputs with names: {rows: PCollection, punctuations: PCollection}", "input"
             )
-        refuse_unbounded(inputs)
         whole = {self._config.time}, {"ts"}
         schemas = {
             name: arrow_row_schema(self._schemas[name])

@@ -8,22 +8,22 @@ from typing import Any, Final
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.coders import TupleCoder, VarIntCoder
-from apache_beam.metrics import Metrics
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import WindowedValue
 from apache_beam.typehints.decorators import no_annotations
 
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
-from slackwater.transforms.beam.outputs import MAIN
+from slackwater.transforms.beam.live import LiveShard
+from slackwater.transforms.beam.metrics import report
+from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
 from slackwater.transforms.beam.rows import RowReader
 from slackwater.transforms.beam.shard import Account, pieces, run_shard
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.time_unit import NANOS
 
 BATCH_ROWS: Final = 1 << 14
-ACCOUNTING: Final = "accounting"
-"""Tag of the internal output with one account per shard, as bytes."""
 
 Piece = tuple[int, tuple[int, pa.RecordBatch]]
 """(shard, (index of the input, rows))"""
@@ -39,21 +39,24 @@ class BatchRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
     def __init__(self, plan: JoinPlan, which: int, reader: RowReader) -> None:
         self._plan, self._which, self._reader = plan, which, reader
         self._place = 0
-        self._rows: dict[Any, list[Any]] = {}
+        self._rows: dict[Any, tuple[Any, list[Any]]] = {}
 
     def start_bundle(self) -> None:
         self._rows = {}
 
-    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[Piece]:
-        rows = self._rows.setdefault(window, [])
+    def process(
+        self, element: Any, stamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[Piece]:
+        oldest, rows = self._rows.get(window, (stamp, []))
         rows.append(element)
+        self._rows[window] = min(oldest, stamp), rows
         if len(rows) >= BATCH_ROWS:
-            yield from self._batch(self._rows.pop(window))
+            yield from self._batch(self._rows.pop(window)[1])
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        for window, rows in self._rows.items():
+        for window, (oldest, rows) in self._rows.items():
             for piece in self._batch(rows):
-                yield WindowedValue(piece, window.max_timestamp(), [window])
+                yield WindowedValue(piece, oldest, [window])
         self._rows = {}
 
     def _batch(self, rows: Sequence[Any]) -> Iterator[Piece]:
@@ -109,20 +112,13 @@ class JoinShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
         """Join what has been kept."""
         for output in run_shard(self._plan, shard, held.read(), self._numbered):
             if isinstance(output, Account):
-                _count(output)
+                report(output.accounting, NANOS[self._plan.unit], output.accounting.max_bytes)
                 yield beam.pvalue.TaggedOutput(ACCOUNTING, output.dumps())
             elif output[0] == MAIN:
                 yield output[1]
             else:
                 yield beam.pvalue.TaggedOutput(*output)
         held.clear()
-
-
-def _count(account: Account) -> None:
-    """Report to Beam's metrics, namespace ``slackwater``."""
-    Metrics.counter("slackwater", "results").inc(account.accounting.results)
-    for (_, reason), n in account.accounting.late.items():
-        Metrics.counter("slackwater", f"late_{reason}").inc(n)
 
 
 def join_batches(
@@ -133,13 +129,18 @@ def join_batches(
 ) -> dict[str, beam.PCollection]:
     """Apply the steps of a join; every output consists of record batches, except the accounting.
 
+    Where all inputs are bounded, their rows are joined in arrival order when all are there; else on arrival.
+
     Args:
         inputs: PCollections by name; of rows where there is a reader for them, else of record batches.
         plan: the join.
         readers: how rows become batches.
         numbered: whether results and late rows get the hidden column with their number.
     """
-    refuse_unbounded(inputs)
+    if numbered:
+        refuse_unbounded(inputs, "ArrowJoin")
+    windowing = same_windows(inputs)
+    live = not all(pcollection.is_bounded for pcollection in inputs.values())
     steps: list[Any] = []
     for which, name in enumerate(plan.inputs):
         reader = (readers or {}).get(name)
@@ -147,28 +148,54 @@ def join_batches(
         step = beam.ParDo(split).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
         steps.append(inputs[name] | f"Batch {name}" >> step)
     pieces_of_all = tuple(steps) | "Flatten" >> beam.Flatten()
-    if len(steps) == 1:
+    if len(steps) == 1 and not live:
         # Flatten keeps the stateful step apart from those before it only if it has several inputs. FnApiRunner
         # fuses them otherwise, and of two stateful steps in one stage it fires the timer of one.
         pieces_of_all |= "Apart" >> beam.transforms.util.ReshufflePerKey()
-    joined = pieces_of_all | "Join" >> beam.ParDo(JoinShard(plan, numbered)).with_outputs(
-        *plan.side_outputs, ACCOUNTING, main=MAIN
-    )
+    step = LiveShard(plan, windowing.allowed_lateness) if live else JoinShard(plan, numbered)
+    tags = (*plan.side_outputs, ACCOUNTING)
+    joined = pieces_of_all | "Join" >> beam.ParDo(step).with_outputs(*tags, main=MAIN)
     outputs = {tag: joined[tag] for tag in (MAIN, *plan.side_outputs, ACCOUNTING)}
     for tag, pcollection in outputs.items():
         pcollection.element_type = bytes if tag == ACCOUNTING else pa.RecordBatch
     return outputs
 
 
-def refuse_unbounded(inputs: Mapping[str, beam.PCollection]) -> None:
-    """Raise if an input never ends: this version joins at the end of a bounded input."""
+def refuse_unbounded(inputs: Mapping[str, beam.PCollection], what: str) -> None:
+    """Raise if an input never ends, which ``what`` cannot do without."""
     for name, pcollection in inputs.items():
         if not pcollection.is_bounded:
             raise ConfigError(
-                f"input {name!r} is unbounded, and live runs come with a later version; read bounded input "
-                "such as files",
+                f"input {name!r} is unbounded, and {what} needs inputs that end; read bounded input, such as "
+                "files",
                 "input",
             )
+
+
+def same_windows(inputs: Mapping[str, beam.PCollection]) -> Any:
+    """Return how all inputs are windowed; raise if they differ, or have windows that merge."""
+    (first, one), *others = inputs.items()
+    windows = one.windowing.windowfn
+    for name, pcollection in others:
+        other = pcollection.windowing.windowfn
+        if other != windows:
+            raise ConfigError(
+                f"inputs {first!r} and {name!r} have different windows, {_shown(windows)} and {_shown(other)}; "
+                "rows join within a window, so give all inputs the same with WindowInto",
+                "input",
+            )
+    if windows.is_merging():
+        raise ConfigError(
+            f"input {first!r} has windows that merge, {_shown(windows)}, and state is kept by window; use "
+            "others, such as FixedWindows, or window the results",
+            "input",
+        )
+    return one.windowing
+
+
+def _shown(windows: Any) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in vars(windows).items())
+    return f"{type(windows).__name__}({options})"
 
 
 class ArrowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]

@@ -8,6 +8,8 @@ import apache_beam as beam
 
 MAIN: Final = "out"
 """Tag of the main output."""
+ACCOUNTING: Final = "accounting"
+"""Tag of the internal output with one account per shard, as bytes."""
 _MAIN_ALIASES: Final = frozenset({"output", "main", "results"})
 
 

@@ -6,7 +6,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.typehints.decorators import no_annotations
 
-from slackwater.transforms.beam.join import join_batches, refuse_unbounded
+from slackwater.transforms.beam.join import join_batches
 from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
 from slackwater.transforms.beam.rows import RowReader, arrow_row_schema, row_schema, unpack
 from slackwater.transforms.beam.sliding_window_join import LATE_TYPES, METRIC_TYPES
@@ -18,7 +18,7 @@ class Reorder(beam.PTransform):  # type: ignore[misc, unused-ignore]
     """Puts rows in order of event time; rows that come too late for it go to the output ``late``.
 
     Takes a PCollection of rows with a schema. The main output has the same columns; its elements are emitted
-    in order, which in-process runners keep. The input must be bounded.
+    in order, which in-process runners keep.
 
     Args:
         time: Event-time column; integer, timestamp or date.
@@ -28,6 +28,8 @@ class Reorder(beam.PTransform):  # type: ignore[misc, unused-ignore]
         disorder: Disorder strategy and its options, such as {strategy: fixed, slack: 2s}.
         guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
         metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
+        idle_timeout: In live runs, how long an input may be silent before nothing is held back for it any more;
+            default is for ever.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the input.
@@ -42,6 +44,7 @@ class Reorder(beam.PTransform):  # type: ignore[misc, unused-ignore]
         disorder: dict[str, Any] | None = None,
         guard: dict[str, Any] | None = None,
         metrics: str | None = None,
+        idle_timeout: str | None = None,
     ) -> None:
         super().__init__()
         settings = {
@@ -51,6 +54,7 @@ class Reorder(beam.PTransform):  # type: ignore[misc, unused-ignore]
             "disorder": disorder,
             "guard": guard,
             "metrics": metrics,
+            "idle_timeout": idle_timeout,
         }
         self._config = ReorderConfig.read({key: value for key, value in settings.items() if value is not None})
         self._schema: pa.Schema | None = None
@@ -63,7 +67,6 @@ class Reorder(beam.PTransform):  # type: ignore[misc, unused-ignore]
     @no_annotations
     def expand(self, rows: beam.PCollection) -> JoinOutputs:
         inputs = {INPUT: rows}
-        refuse_unbounded(inputs)
         whole = {str(self._config.time), str(self._config.arrival)}
         given = self._schema
         schema = row_schema(INPUT, rows.element_type, whole) if given is None else arrow_row_schema(given)

@@ -12,8 +12,9 @@ from slackwater.plugins.contract import Int64s
 from slackwater.transforms import snapshot
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import int64s
-from slackwater.transforms.operator import Chunk
-from slackwater.transforms.operators import open_operator
+from slackwater.transforms.faults import naming_rows
+from slackwater.transforms.operator import Chunk, Outputs
+from slackwater.transforms.operators import ShardOperator, open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of, split_by_shard
 
@@ -110,15 +111,21 @@ def run_shard(
     """
     operator = open_operator(plan, shard=shard)
     outputs = {tag: _Collector(shard, numbered) for tag in ("out", "late", "metrics", "syncs", "punctuations")}
-    for chunk in chunks(plan, parts):
-        for tag, batches in zip(outputs, operator.push(chunk), strict=True):
-            yield from ((tag, batch) for batch in outputs[tag].add(batches))
-    for given in operator.finishing():
+    for given in _run(plan, shard, operator, chunks(plan, parts)):
         for tag, batches in zip(outputs, given, strict=True):
             yield from ((tag, batch) for batch in outputs[tag].add(batches))
     for tag, collector in outputs.items():
         yield from ((tag, batch) for batch in collector.add([], last=True))
     yield Account(shard, operator.accounting, operator.warnings)
+
+
+def _run(plan: JoinPlan, shard: int, operator: ShardOperator, given: Iterable[Chunk]) -> Iterator[Outputs]:
+    for chunk in given:
+        with naming_rows(plan, shard, chunk):
+            outputs = operator.push(chunk)
+        yield outputs
+    with naming_rows(plan, shard):
+        yield from operator.finishing()
 
 
 class _Collector:

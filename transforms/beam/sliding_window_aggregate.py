@@ -9,7 +9,7 @@ import pyarrow as pa
 from apache_beam.typehints.decorators import no_annotations
 
 from slackwater.transforms.aggregating import INPUT, bind_aggregate
-from slackwater.transforms.beam.join import join_batches, refuse_unbounded
+from slackwater.transforms.beam.join import join_batches
 from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
 from slackwater.transforms.beam.rows import RowReader, arrow_row_schema, row_schema, unpack
 from slackwater.transforms.beam.sliding_window_join import LATE_TYPES, METRIC_TYPES
@@ -24,7 +24,7 @@ class SlidingWindowAggregate(beam.PTransform):  # type: ignore[misc, unused-igno
     aggregates, ``sync`` (false) and ``ts``, which is the end. The output ``syncs`` has the same columns and a row
     for the end of each extent, with ``sync`` true and neither groups nor aggregates; flattened together, the two
     tell another operator how far the stream has come. Rows that came after one of their extents are in the output
-    ``late``. The input must be bounded.
+    ``late``.
 
     Args:
         time: Event-time column; integer, timestamp or date.
@@ -41,6 +41,8 @@ class SlidingWindowAggregate(beam.PTransform):  # type: ignore[misc, unused-igno
         shards: Parts that the groups are split into, worked on in parallel.
         guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
         metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
+        idle_timeout: In live runs, how long an input may be silent before nothing is held back for it any more;
+            default is for ever.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the input.
@@ -61,6 +63,7 @@ class SlidingWindowAggregate(beam.PTransform):  # type: ignore[misc, unused-igno
         shards: int = 1,
         guard: dict[str, Any] | None = None,
         metrics: str | None = None,
+        idle_timeout: str | None = None,
     ) -> None:
         super().__init__()
         settings = {
@@ -76,6 +79,7 @@ class SlidingWindowAggregate(beam.PTransform):  # type: ignore[misc, unused-igno
             "shards": shards,
             "guard": guard,
             "metrics": metrics,
+            "idle_timeout": idle_timeout,
         }
         self._config = AggregateConfig.read({key: value for key, value in settings.items() if value is not None})
         self._schema: pa.Schema | None = None
@@ -88,7 +92,6 @@ class SlidingWindowAggregate(beam.PTransform):  # type: ignore[misc, unused-igno
     @no_annotations
     def expand(self, rows: beam.PCollection) -> JoinOutputs:
         inputs = {INPUT: rows}
-        refuse_unbounded(inputs)
         whole = {str(self._config.time), str(self._config.arrival)}
         given = self._schema
         schema = row_schema(INPUT, rows.element_type, whole) if given is None else arrow_row_schema(given)

@@ -41,14 +41,16 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
 
     Takes ``{input name: PCollection}`` of rows with a schema. The main output has every column of every input
     as ``<input>_<column>`` and ``ts``, the result's timestamp; rows that could not be joined in time are in
-    the output ``late`` with their reason. Inputs must be bounded.
+    the output ``late`` with their reason. Bounded inputs are joined in order of arrival when all is there; where
+    one is unbounded, rows are joined as they arrive. Rows join within a Beam window, in which the results stay.
 
     Args:
         time: Event-time column, one name for all inputs or {input: column}; integer, timestamp or date.
         window: How far back a row may be to be joined, such as 5s, or {input: duration}; some joins have none.
         where: Join condition in SQL, such as orders.id = clicks.order_id; none joins all within the windows.
         arrival: Integer column with the order of arrival over all inputs, or {input: column}; default is the
-            order in which the runner delivers the rows, which only in-process runners keep.
+            order in which the runner delivers the rows, which only in-process runners keep. Of unbounded inputs
+            it orders the rows that come together.
         time_unit: Unit of integer event times: s, ms, us or ns.
         disorder: Disorder strategy and its options, such as {recall: 0.99} or {strategy: fixed, slack: 2s}.
         join: Join strategy and its options.
@@ -64,6 +66,8 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         ordered: Columns whose values never fall, as input.column or a list; input.column desc for never rise.
         foreign_key: Columns that refer to others, such as bids.item -> auctions.id, or a list.
         archive: Directory that gets every row of which results were missed, for slackwater reconcile.
+        idle_timeout: In live runs, how long an input may be silent before nothing is held back for it any more;
+            default is for ever.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.
@@ -90,6 +94,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         ordered: Any = None,
         foreign_key: Any = None,
         archive: str | None = None,
+        idle_timeout: str | None = None,
     ) -> None:
         super().__init__()
         settings = {
@@ -111,6 +116,7 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
             "ordered": ordered,
             "foreign_key": foreign_key,
             "archive": archive,
+            "idle_timeout": idle_timeout,
         }
         self._config = JoinConfig.read({key: value for key, value in settings.items() if value is not None})
         self._schemas: dict[str, pa.Schema] = {}
@@ -128,7 +134,8 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
             raise ConfigError(
                 f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs with names: {{name: PCollection, …}}", "input"
             )
-        refuse_unbounded(inputs)
+        if self._config.archive is not None:
+            refuse_unbounded(inputs, "an archive")
         schemas = {name: self._row_schema(name, pcollection) for name, pcollection in inputs.items()}
         plan = bind(self._config, {name: schema.arrow for name, schema in schemas.items()})
         prepare(plan)

@@ -1,0 +1,250 @@
+"""Joins of inputs that never end: rows are processed as they arrive, and state is kept by a journal."""
+
+from __future__ import annotations
+
+import struct
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.coders import BytesCoder
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.window import GlobalWindow, WindowedValue
+from apache_beam.utils.timestamp import Duration, Timestamp
+
+from slackwater.plugins.clock import clock_at, now_nanos
+from slackwater.plugins.contract import Int64s
+from slackwater.transforms.beam.metrics import report, report_journal
+from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
+from slackwater.transforms.beam.shard import ORDER, Account
+from slackwater.transforms.encode import int64s
+from slackwater.transforms.faults import naming_rows
+from slackwater.transforms.given import give_again, idle_given, rows_given
+from slackwater.transforms.intake import Chunk
+from slackwater.transforms.journal import Journal, Opened, Shards
+from slackwater.transforms.operators import ShardOperator, open_operator
+from slackwater.transforms.outputs import Outputs
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.replay import in_arrival_order
+from slackwater.transforms.time_unit import NANOS
+
+_PART: Final = 1 << 20
+"""Bytes of a base that are one element of a bag: runners limit how large these may be."""
+_PLACE: Final = struct.Struct("<i")
+_SHARDS: Final[Shards[ShardOperator]] = Shards()
+"""Those of all joins that this process works on."""
+_END, _EXPIRED = "end", "expired"
+
+
+class BeamStore:
+    """The state of one shard as Beam keeps it; a bag gives its elements in any order, and all or none."""
+
+    def __init__(self, summary: Any, base: Any, log: Any) -> None:
+        self._summary, self._base, self._log = summary, base, log
+
+    def summary(self) -> bytes | None:
+        found: bytes | None = self._summary.read()
+        return found
+
+    def base(self) -> bytes:
+        return b"".join(part[_PLACE.size :] for part in sorted(self._base.read(), key=_PLACE.unpack_from))
+
+    def log(self, first: int) -> Iterable[bytes]:
+        entries: Iterable[bytes] = self._log.read()
+        return entries
+
+    def put_summary(self, summary: bytes) -> None:
+        self._summary.write(summary)
+
+    def put_base(self, base: bytes) -> None:
+        self._base.clear()
+        self._log.clear()
+        for place, start in enumerate(range(0, len(base), _PART)):
+            self._base.add(_PLACE.pack(place) + base[start : start + _PART])
+
+    def append(self, number: int, entry: bytes) -> None:
+        self._log.add(entry)
+
+    def clear(self) -> None:
+        for state in (self._summary, self._base, self._log):
+            state.clear()
+
+
+class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
+    """Gives every piece to the operator of its shard when it arrives.
+
+    Rows arrive in the order in which pieces reach this step; an arrival column orders the rows of a piece. An
+    input that brings none for ``idle_timeout`` holds nothing back any more. When the watermark reaches the end of
+    the window, everything held is released; when no more rows can come for it, its state goes.
+
+    Args:
+        plan: the join.
+        lateness: how long after the end of a window Beam lets rows in.
+    """
+
+    SUMMARY = ReadModifyWriteStateSpec("summary", BytesCoder())
+    BASE = BagStateSpec("base", BytesCoder())
+    LOG = BagStateSpec("log", BytesCoder())
+    IDLE = TimerSpec("idle", TimeDomain.REAL_TIME)
+    END = TimerSpec("end", TimeDomain.WATERMARK)
+    _SUMMARY: Final = beam.DoFn.StateParam(SUMMARY)
+    _BASE: Final = beam.DoFn.StateParam(BASE)
+    _LOG: Final = beam.DoFn.StateParam(LOG)
+    _IDLE: Final = beam.DoFn.TimerParam(IDLE)
+    _END: Final = beam.DoFn.TimerParam(END)
+
+    def __init__(self, plan: JoinPlan, lateness: Duration) -> None:
+        self._plan, self._lateness = plan, lateness
+        self._join = uuid.uuid4().hex
+        timeout = plan.config.idle_timeout
+        self._timeout = None if timeout is None else timeout / 1e9
+        self._replayable = plan.queue is None or plan.queue.service_rate is not None
+
+    def process(
+        self,
+        element: tuple[int, tuple[int, pa.RecordBatch]],
+        timestamp: Any = beam.DoFn.TimestampParam,
+        window: Any = beam.DoFn.WindowParam,
+        summary: Any = _SUMMARY,
+        base: Any = _BASE,
+        log: Any = _LOG,
+        idle: Any = _IDLE,
+        end: Any = _END,
+    ) -> Iterator[Any]:
+        """Process the rows of a piece."""
+        shard, (which, batch) = element
+        member = self._plan.counts_as[which]
+        with self._open(shard, window, BeamStore(summary, base, log)) as opened:
+            notes, new = opened.notes, opened.is_new
+            silent = set(notes.get("idle", ())) - {member}
+            notes.update(stamp=timestamp.micros, idle=sorted(silent))
+            before = opened.shard.accounting.mark()
+            outputs = self._push(shard, opened, self._arrivals(notes, which, batch))
+        if new:
+            end.set(window.max_timestamp(), dynamic_timer_tag=_END)
+        if self._timeout is not None:
+            due = Timestamp(micros=now_nanos() // 1000) + self._timeout
+            for spoke in range(len(self._plan.members)) if new else (member,):
+                idle.set(due, dynamic_timer_tag=str(spoke))
+        self._report(opened, before)
+        yield from _tagged(outputs, timestamp, window)
+
+    @on_timer(IDLE)
+    def fall_idle(
+        self,
+        shard: int = beam.DoFn.KeyParam,
+        window: Any = beam.DoFn.WindowParam,
+        tag: str = beam.DoFn.DynamicTimerTagParam,
+        summary: Any = _SUMMARY,
+        base: Any = _BASE,
+        log: Any = _LOG,
+    ) -> Iterator[Any]:
+        """Release what an input holds back that has been silent for too long."""
+        with self._open(shard, window, BeamStore(summary, base, log)) as opened:
+            if opened.is_new:
+                opened.end()
+                return
+            before = opened.shard.accounting.mark()
+            outputs = self._rest(shard, opened, {*opened.notes["idle"], int(tag)})
+        self._report(opened, before)
+        # A timer by the clock fires at no event time. The last piece has one, which is in the window.
+        yield from _tagged(outputs, Timestamp(micros=opened.notes["stamp"]), window)
+
+    @on_timer(END)
+    def end_window(
+        self,
+        shard: int = beam.DoFn.KeyParam,
+        window: Any = beam.DoFn.WindowParam,
+        tag: str = beam.DoFn.DynamicTimerTagParam,
+        summary: Any = _SUMMARY,
+        base: Any = _BASE,
+        log: Any = _LOG,
+        idle: Any = _IDLE,
+        end: Any = _END,
+    ) -> Iterator[Any]:
+        """Release everything; drop the state, unless Beam may let more rows in."""
+        with self._open(shard, window, BeamStore(summary, base, log)) as opened:
+            before = opened.shard.accounting.mark()
+            if tag == _END and self._lateness > 0 and not isinstance(window, GlobalWindow):
+                end.set(window.max_timestamp() + self._lateness, dynamic_timer_tag=_EXPIRED)
+                outputs = self._rest(shard, opened, range(len(self._plan.members)))
+                yield from _tagged(outputs, window.max_timestamp(), window)
+            else:
+                with naming_rows(self._plan, shard):
+                    for outputs in opened.shard.finishing():
+                        yield from _tagged(outputs, window.max_timestamp(), window)
+                account = Account(shard, opened.shard.accounting, opened.shard.warnings)
+                yield beam.pvalue.TaggedOutput(ACCOUNTING, account.dumps())
+                for member in range(len(self._plan.members)) if self._timeout is not None else ():
+                    idle.clear(dynamic_timer_tag=str(member))
+                opened.end()
+        self._report(opened, before)
+
+    def _open(self, shard: int, window: Any, store: BeamStore) -> Opened[ShardOperator]:
+        plan = self._plan
+        journal = Journal(
+            _SHARDS,
+            lambda snapshot: open_operator(plan, snapshot, shard),
+            lambda operator, given: give_again(plan, operator, given),
+        )
+        with naming_rows(plan, shard):
+            return journal.open((self._join, shard, window), store)
+
+    def _push(self, shard: int, opened: Opened[ShardOperator], chunk: Chunk) -> Outputs:
+        nanos = now_nanos()
+        started = time.perf_counter()
+        with naming_rows(self._plan, shard, chunk), clock_at(nanos):
+            outputs = opened.shard.push(chunk)
+        queue = getattr(opened.shard, "queue", None)
+        if queue is not None and not self._replayable:
+            queue.measure(time.perf_counter() - started)
+        opened.log(rows_given(chunk, nanos) if self._replayable else None)
+        return outputs
+
+    def _rest(self, shard: int, opened: Opened[ShardOperator], silent: Iterable[int]) -> Outputs:
+        opened.notes["idle"] = members = sorted(silent)
+        with naming_rows(self._plan, shard):
+            outputs = opened.shard.idle(members)
+        opened.log(idle_given(members) if self._replayable else None)
+        return outputs
+
+    def _arrivals(self, notes: dict[str, Any], which: int, batch: pa.RecordBatch) -> Chunk:
+        """Return the rows of a piece in the order in which they arrived."""
+        schemas = list(self._plan.schemas.values())
+        batches = [pa.RecordBatch.from_pylist([], schema=schema) for schema in schemas]
+        arrivals = [np.empty(0, np.int64) for _ in schemas]
+        batches[which] = batch.select(schemas[which].names)
+        first = notes.get("arrived", 0)
+        notes["arrived"] = first + batch.num_rows
+        if ORDER in batch.schema.names:
+            arrivals[which] = int64s(batch.column(ORDER))
+        else:
+            arrivals[which] = first + np.arange(batch.num_rows)
+        chunk = in_arrival_order(batches, arrivals)
+        return chunk if self._plan.queue is None else chunk._replace(came=_since_last(notes, chunk.input.size))
+
+    def _report(self, opened: Opened[ShardOperator], before: Any) -> None:
+        operator = opened.shard
+        report(operator.accounting, NANOS[self._plan.unit], operator.nbytes, before)
+        report_journal(opened)
+
+
+def _since_last(notes: dict[str, Any], n: int) -> Int64s:
+    """Return when the rows of a piece came, in microseconds: one after the other since the last piece."""
+    now = now_nanos() // 1000
+    before = notes.get("taken", now)
+    notes["taken"] = now
+    return before + (now - before) * np.arange(1, n + 1) // max(1, n)
+
+
+def _tagged(outputs: Outputs, stamp: Timestamp, window: Any) -> Iterator[Any]:
+    """Yield outputs as Beam takes them, each with its tag, Beam's event time and window."""
+    for tag, batches in zip((MAIN, "late", "metrics", "syncs", "punctuations"), outputs, strict=True):
+        for batch in batches:
+            value = WindowedValue(batch, stamp, (window,))
+            yield value if tag == MAIN else beam.pvalue.TaggedOutput(tag, value)
