@@ -27,12 +27,13 @@ from slackwater.transforms.config import (
     GroupCloseConfig,
     JoinConfig,
     OperatorConfig,
+    PunctuateConfig,
     ReorderConfig,
+    ShedConfig,
 )
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.expression import Col
 from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
-from slackwater.transforms.punctuating import PUNCTUATION_SCHEMA
 from slackwater.transforms.reordering import bind_reorder
 
 
@@ -101,7 +102,9 @@ class Assembly:
                 ordered = column == "ts" and window is not None and port.output in ("", "punctuations")
             case AggregateConfig():
                 ordered = column == "ts" and not port.output
-            case ReorderConfig():
+            case PunctuateConfig() if port.output == "punctuations":
+                ordered = column == "ts"
+            case ReorderConfig() | PunctuateConfig():
                 ordered = column == self.plans[node.name].time_columns[0] and not port.output
             case _:
                 return False
@@ -166,7 +169,8 @@ def _add(
             plan = _bound(config, inputs, equal)
             plans[node.name] = plan
             schemas[main] = plan.result_schema
-            sides = {"punctuations": PUNCTUATION_SCHEMA, "metrics": METRICS_SCHEMA, "syncs": plan.result_schema}
+            sides = {"metrics": METRICS_SCHEMA, "syncs": plan.result_schema}
+            sides["punctuations"] = plan.punctuation_schema
             for output in plan.side_outputs:
                 schemas[Port(node.name, output)] = sides.get(output, LATE_SCHEMA)
         case Write():
@@ -192,6 +196,14 @@ def _bound(config: OperatorConfig, inputs: dict[str, pa.Schema], equal: list[lis
             return bind_aggregate(config, inputs)
         case ReorderConfig():
             return bind_reorder(config, inputs)
+        case PunctuateConfig():
+            from slackwater.transforms.punctuator import bind_punctuate
+
+            return bind_punctuate(config, inputs)
+        case ShedConfig():
+            from slackwater.transforms.load_shedding import bind_shed
+
+            return bind_shed(config, inputs)
         case ChooseValuesConfig():
             return bind_choose_values(config, inputs)
         case GroupCloseConfig():

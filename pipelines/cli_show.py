@@ -106,6 +106,8 @@ def show_assembly(assembly: Assembly) -> None:
 
 
 def _operator_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
+    from slackwater.transforms.load_shedding import ShedPlan
+
     inputs = plan.inputs
     times = ", ".join(f"{i}.{column}" for i, column in zip(inputs, plan.time_columns, strict=True))
     yield "time", f"{times} (in {plan.unit})"
@@ -115,6 +117,8 @@ def _operator_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
         yield from _close_rows(plan)
     elif "syncs" in plan.side_outputs:
         yield from _aggregate_rows(plan)
+    elif isinstance(plan, ShedPlan):
+        yield plan.shedding.stage, _described(plan.shedding)
     else:
         yield from _join_rows(plan)
     yield "shards", str(plan.config.shards)

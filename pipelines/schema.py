@@ -43,6 +43,18 @@ _ROWS_AND_PUNCTUATIONS: Final = {
     "properties": {"rows": _NAME, "punctuations": _NAME},
     "required": ["rows", "punctuations"],
 }
+_ROWS_MAYBE_PARTNERS: Final = {
+    "description": "what to shed from, and where its rows may find partners, which is only looked at",
+    "anyOf": [
+        _NAME,
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"rows": _NAME, "partners": _NAME},
+            "required": ["rows"],
+        },
+    ],
+}
 _LISTED_INPUTS: Final = {
     "description": "the transforms to put together",
     "anyOf": [
@@ -62,7 +74,7 @@ def template_schema() -> Schema:
         definitions[f"{name}.config"] = _settings(kind.settings, definitions)
     for stage in STAGES:
         strategies = _strategies(stage, definitions)
-        for name in ("SlidingWindowJoin", "SlidingWindowAggregate", "Reorder"):
+        for name in ("SlidingWindowJoin", "SlidingWindowAggregate", "Reorder", "Punctuate", "Shed"):
             settings = definitions[f"{name}.config"]["properties"]
             if stage in settings:
                 settings[stage] = {"description": settings[stage].get("description", ""), "oneOf": strategies}
@@ -114,6 +126,8 @@ def _transform() -> Schema:
             then["required"] = [*then.get("required", []), "input"]
         elif kind.inputs == "listed":
             then["properties"]["input"] = _LISTED_INPUTS
+        elif kind.inputs == "rows, maybe partners":
+            then["properties"]["input"] = _ROWS_MAYBE_PARTNERS
         elif kind.inputs == "one":
             then["properties"]["input"] = _ONE_INPUT
         else:

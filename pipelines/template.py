@@ -13,7 +13,7 @@ from typing import Any, Final
 from slackwater.pipelines.graph import Config, Location, Node, Pipeline, Port
 from slackwater.pipelines.template_settings import TRANSFORMS
 from slackwater.pipelines.template_text import Document, TemplateError, find_template, read_document, shipped
-from slackwater.transforms.config import GROUP_CLOSE_INPUTS
+from slackwater.transforms.config import GROUP_CLOSE_INPUTS, SHED_INPUTS, OperatorConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS
 
@@ -22,12 +22,14 @@ __all__ = ["TemplateError", "node_error", "read_template", "read_template_text",
 TOP_LEVEL: Final = ("pipeline", "providers", "options", "tests")
 PIPELINE_KEYS: Final = ("type", "transforms", "source", "sink", "extra_transforms")
 TRANSFORM_KEYS: Final = ("type", "name", "input", "config")
-MAIN_OUTPUTS: Final = ("out", "output", "main", "results")
+MAIN_OUTPUTS: Final = ("out", "output", "main", "results", "good")
 """Other ways to write a node's main output."""
 SIDE_OUTPUTS: Final = {
     "SlidingWindowJoin": ("late", "punctuations", "metrics"),
     "SlidingWindowAggregate": ("late", "metrics", "syncs"),
+    "Punctuate": ("late", "punctuations", "metrics"),
     "Reorder": ("late", "metrics"),
+    "Shed": ("late",),
     "GroupClose": ("late",),
     "ChooseValues": ("late",),
 }
@@ -72,6 +74,13 @@ class _Draft:
     chained: bool
 
 
+def _error_output(draft: _Draft) -> str:
+    """What the output with late rows is called."""
+    config = draft.spec.get("config")
+    handling = config.get("error_handling") if isinstance(config, dict) else None
+    return str(handling.get("output", "late")) if isinstance(handling, dict) else "late"
+
+
 class _Template:
     """One document on its way to a pipeline."""
 
@@ -90,6 +99,7 @@ class _Template:
         for draft in self._name(self._collect(top["pipeline"])):
             self._drafts[draft.name] = draft
         nodes = {draft.name: self._node(draft) for draft in self._drafts.values()}
+        self._check_errors_read(nodes)
         return Pipeline(document.file, tuple(self._ordered(nodes)), options)
 
     def _collect(self, pipeline: Any) -> list[_Draft]:
@@ -240,6 +250,8 @@ class _Template:
             return self._listed_inputs(draft, given)
         if wanted == "rows and punctuations":
             return self._rows_and_punctuations(draft, given)
+        if wanted == "rows, maybe partners":
+            return self._rows_maybe_partners(draft, given)
         if isinstance(given, dict) and len(given) == 1:
             ((label, given),) = given.items()
             return {"input": self._port(draft, given, label)}
@@ -265,6 +277,17 @@ class _Template:
                 "must be {rows: transform, punctuations: transform}, such as a join and its punctuations",
             )
         return {label: self._port(draft, given[label], label) for label in GROUP_CLOSE_INPUTS}
+
+    def _rows_maybe_partners(self, draft: _Draft, given: Any) -> dict[str, Port]:
+        if draft.before is not None:
+            given = draft.before
+        if not isinstance(given, dict):
+            given = {SHED_INPUTS[0]: given}
+        if tuple(sorted(given, reverse=True)) not in (SHED_INPUTS, SHED_INPUTS[:1]):
+            raise self._input_error(draft, "must be a transform, or {rows: transform, partners: transform}")
+        if not given[SHED_INPUTS[0]]:
+            raise self._input_error(draft, "has no input; add input: with the name of a transform")
+        return {label: self._port(draft, given[label], label) for label in SHED_INPUTS if label in given}
 
     def _listed_inputs(self, draft: _Draft, given: Any) -> dict[str, Port]:
         if draft.before is not None:
@@ -303,11 +326,20 @@ class _Template:
             )
         if output in MAIN_OUTPUTS:
             output = ""
-        outputs = SIDE_OUTPUTS.get(target.type, ())
+        outputs = {_error_output(target) if o == "late" else o: o for o in SIDE_OUTPUTS.get(target.type, ())}
         if output and output not in outputs:
             known = ", ".join([target.name, *(f"{target.name}.{o}" for o in outputs)])
             raise self._input_error(draft, f"{target.name!r} has no output {output!r}; it has {known}", *label)
-        return Port(target.name, output)
+        return Port(target.name, outputs.get(output, ""))
+
+    def _check_errors_read(self, nodes: dict[str, Node]) -> None:
+        """Raise where an output for errors is named and nothing reads it, as Beam YAML does."""
+        read = {port for node in nodes.values() for port in node.inputs.values()}
+        for node in nodes.values():
+            handling = node.config.error_handling if isinstance(node.config, OperatorConfig) else None
+            if handling is not None and Port(node.name, "late") not in read:
+                fault = f"nothing reads {node.name}.{handling.output}; write it to a file, or leave this out"
+                raise node_error(node, ConfigError(fault, "error_handling"))
 
     def _find(self, draft: _Draft, ref: str, *label: str) -> _Draft | None:
         """The transform with this name, else the only one of this type."""

@@ -15,7 +15,10 @@ from slackwater.transforms.config import (
     ChooseValuesConfig,
     GroupCloseConfig,
     JoinConfig,
+    OperatorConfig,
+    PunctuateConfig,
     ReorderConfig,
+    ShedConfig,
     config_error,
 )
 from slackwater.transforms.errors import ConfigError
@@ -23,6 +26,7 @@ from slackwater.transforms.expression import Expr, ExpressionError, Lit, Op
 
 _Model = TypeVar("_Model", bound=BaseModel)
 OutputType = Literal["integer", "number", "string", "boolean"]
+Inputs = Literal["none", "one", "named", "listed", "rows and punctuations", "rows, maybe partners"]
 
 
 class Settings(Documented):
@@ -92,7 +96,7 @@ class Kind(NamedTuple):
 
     settings: type[BaseModel]
     build: Callable[[Mapping[str, Any]], Config]
-    inputs: Literal["none", "one", "named", "listed", "rows and punctuations"]
+    inputs: Inputs
 
 
 def _read(format: str) -> Kind:
@@ -136,29 +140,16 @@ def _map(given: Mapping[str, Any]) -> MapToFields:
     return MapToFields(trees, settings.append, drop)
 
 
-def _join(given: Mapping[str, Any]) -> JoinConfig:
-    return JoinConfig.read(dict(given))
+def _operator(config: type[OperatorConfig], inputs: Inputs) -> Kind:
+    def build(given: Mapping[str, Any]) -> OperatorConfig:
+        return config.read(dict(given))
 
-
-def _aggregate(given: Mapping[str, Any]) -> AggregateConfig:
-    return AggregateConfig.read(dict(given))
-
-
-def _choose_values(given: Mapping[str, Any]) -> ChooseValuesConfig:
-    return ChooseValuesConfig.read(dict(given))
-
-
-def _group_close(given: Mapping[str, Any]) -> GroupCloseConfig:
-    return GroupCloseConfig.read(dict(given))
+    return Kind(config, build, inputs)
 
 
 def _flatten(given: Mapping[str, Any]) -> Flatten:
     _validated(FlattenSettings, given)
     return Flatten()
-
-
-def _reorder(given: Mapping[str, Any]) -> ReorderConfig:
-    return ReorderConfig.read(dict(given))
 
 
 TRANSFORMS: Final[dict[str, Kind]] = {
@@ -169,11 +160,13 @@ TRANSFORMS: Final[dict[str, Kind]] = {
     "Filter": Kind(FilterSettings, _filter, "one"),
     "MapToFields": Kind(MapSettings, _map, "one"),
     "Flatten": Kind(FlattenSettings, _flatten, "listed"),
-    "ChooseValues": Kind(ChooseValuesConfig, _choose_values, "named"),
-    "GroupClose": Kind(GroupCloseConfig, _group_close, "rows and punctuations"),
-    "Reorder": Kind(ReorderConfig, _reorder, "one"),
-    "SlidingWindowAggregate": Kind(AggregateConfig, _aggregate, "one"),
-    "SlidingWindowJoin": Kind(JoinConfig, _join, "named"),
+    "ChooseValues": _operator(ChooseValuesConfig, "named"),
+    "GroupClose": _operator(GroupCloseConfig, "rows and punctuations"),
+    "Punctuate": _operator(PunctuateConfig, "one"),
+    "Reorder": _operator(ReorderConfig, "one"),
+    "Shed": _operator(ShedConfig, "rows, maybe partners"),
+    "SlidingWindowAggregate": _operator(AggregateConfig, "one"),
+    "SlidingWindowJoin": _operator(JoinConfig, "named"),
     "WriteToParquet": _write("parquet"),
     "WriteToCsv": _write("csv"),
     "WriteToJson": _write("json"),

@@ -36,7 +36,7 @@ GOOD = {"time": "ts", "range": "10s", "group_by": ["k"], "aggregates": {"n": "co
         ({"time": "when"}, "time: input 'input' has no column 'when'; it has ts, k, v, b, l, end, at"),
         (
             {"window": "5s"},
-            "window: is not a setting; known settings: time, time_unit, arrival, disorder, guard, ",
+            "window: is not a setting; known settings: time, time_unit, error_handling, arrival, ",
         ),
         ({"group_by": ["x"]}, "group_by: there is no column 'x'; there are ts, k, v, b, l, end, at"),
         ({"group_by": ["k", "v", "k"]}, "group_by: names 'k' twice; remove one"),

@@ -15,7 +15,7 @@ from slackwater.transforms.plan import bind
 
 GOOD = {"time": "ts", "window": "5s", "where": "a.k = b.k"}
 TWO = {"a": SCHEMA, "b": SCHEMA}
-KNOWN = "time, time_unit, arrival, disorder, guard, metrics, idle_timeout, window, where, join, shedding, output"
+KNOWN = "time, time_unit, error_handling, arrival, disorder, guard, metrics, idle_timeout, "
 
 
 def schema(**types):

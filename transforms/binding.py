@@ -10,7 +10,7 @@ import pyarrow as pa
 from slackwater.plugins.contract import UNBOUNDED
 from slackwater.plugins.options import Duration, Rows
 from slackwater.plugins.shedding.queue_options import Queue
-from slackwater.transforms.config import DisorderConfig, JoinConfig, OperatorConfig
+from slackwater.transforms.config import JoinConfig, OperatorConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.time_unit import NANOS, finest_unit
 
@@ -20,7 +20,7 @@ def bind_times(
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None, str]:
     """Return event-time columns, arrival columns and the unit of time; raise ConfigError if they do not fit."""
     time_columns = columns_of(config.time, schemas, "time")
-    named = config.arrival if isinstance(config, DisorderConfig) else None
+    named: str | dict[str, str] | None = getattr(config, "arrival", None)
     arrival = None if named is None else columns_of(named, schemas, "arrival")
     if arrival is not None:
         for name, column in zip(schemas, arrival, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
 
 from slackwater.plugins.documented import Documented
 from slackwater.plugins.manager import option_path
@@ -14,6 +14,11 @@ from slackwater.transforms.errors import ConfigError
 TimeUnit = Literal["s", "ms", "us", "ns"]
 GROUP_CLOSE_INPUTS: Final = ("rows", "punctuations")
 """Names of the inputs of GroupClose. At the same event time, rows come before punctuations."""
+
+OTHER_OUTPUTS: Final = ("out", "output", "main", "results", "good", "punctuations", "metrics", "syncs")
+"""Names that outputs with other things than late rows have."""
+SHED_INPUTS: Final = ("rows", "partners")
+"""Names of the inputs of Shed; the second may lack, and is only looked at."""
 
 
 class GuardConfig(Documented):
@@ -25,6 +30,20 @@ class GuardConfig(Documented):
     """refuse a lone row that is ahead of every input by more than this (reason future_time)"""
 
 
+class ErrorHandlingConfig(Documented):
+    """Where rows go that could not be processed, as Beam YAML writes it."""
+
+    output: str = Field(pattern=r"^[^.\s]+$")
+    """name of the output with the late rows, instead of late; something must read it"""
+
+    @field_validator("output")
+    @classmethod
+    def _free(cls, name: str) -> str:
+        if name in OTHER_OUTPUTS:
+            raise ValueError(f"must be a name of its own, not that of another output, got {name!r}")
+        return name
+
+
 class OperatorConfig(Documented):
     """Settings that every transform has that goes by event time."""
 
@@ -32,6 +51,8 @@ class OperatorConfig(Documented):
     """event-time column, one name for all inputs or {input: column}: integer, timestamp or date"""
     time_unit: TimeUnit = "ms"
     """unit of integer event times"""
+    error_handling: ErrorHandlingConfig | None = None
+    """{output: name} calls the output late by another name, which something must read"""
 
     @classmethod
     def read(cls, settings: dict[str, Any]) -> Self:
@@ -131,6 +152,45 @@ class JoinConfig(DisorderConfig):
     """input.column whose values never fall in order of event time, or a list; with desc after it, never rise"""
     foreign_key: _Texts = Field(default_factory=list)
     """bids.item -> auctions.id: auctions.id is unique and has every bids.item; or a list"""
+
+
+class PunctuateConfig(DisorderConfig):
+    """Settings of Punctuate: rows out in order of event time, and what they say of later ones beside."""
+
+    time: str
+    """event-time column: integer, timestamp or date"""
+    when: str | None = None
+    """SQL condition that tells rows that are punctuations from the others"""
+    key: str | list[str] = Field(default_factory=list)
+    """column or columns whose value in such a row is over"""
+    unique: _Columns = Field(default_factory=list)
+    """column of which no value comes twice, so that one is over when it has come, or a list; [[x, y]] of which no
+    pair does"""
+    clustered: _Columns = Field(default_factory=list)
+    """column whose equal values follow each other, so that a value is over when another comes; as for unique"""
+    ordered: _Texts = Field(default_factory=list)
+    """column whose values never fall in order of event time, so that all below one that came are over, or a list;
+    with desc after it, never rise"""
+    progress: Duration | None = None
+    """say how far event time has come, once per so much of it at most"""
+
+
+class ShedConfig(OperatorConfig):
+    """Settings of Shed: no more rows than can be worked on, those that are worth most."""
+
+    rate: float = Field(ge=0.01, le=1e9)
+    """rows that pass per second of the arrival column, or of event time where none is named"""
+    queue: int = Field(default=1000, ge=1, le=10_000_000)
+    """rows that may wait for their turn; when there is one too many, the one that is worth least is shed"""
+    arrival: str | dict[str, str] | None = None
+    """column with the order and the time of arrival over all inputs; default: the order of the rows"""
+    arrival_unit: TimeUnit | None = None
+    """unit of an arrival column of integers; default: the unit of the event times"""
+    shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "random"})
+    """shedding strategy, which says what a row is worth, and its options but for memory and queue"""
+    where: str | None = None
+    """condition in SQL that a row and its partners meet, such as rows.id = partners.id, for strategies that go by
+    what a row may find"""
 
 
 class AggregateConfig(DisorderConfig):

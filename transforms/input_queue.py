@@ -36,7 +36,7 @@ _SPARE: Final = 4096
 """Rows that are kept beyond those that wait before they are thrown away together."""
 
 
-class _Rows(NamedTuple):
+class Arrived(NamedTuple):
     """Arrivals in order."""
 
     code: Int64s
@@ -48,8 +48,8 @@ class _Rows(NamedTuple):
     rank: Int64s
     """Of its score."""
 
-    def part(self, which: slice) -> _Rows:
-        return _Rows._make(array[which] for array in self)
+    def part(self, which: slice) -> Arrived:
+        return Arrived._make(array[which] for array in self)
 
 
 class InputQueue:
@@ -184,7 +184,7 @@ class InputQueue:
             "clock": self._q.state[[kernel.CLOCK, kernel.DEBT]].copy(),
         }
 
-    def _take_in(self, chunk: Chunk, clock: Int64s) -> _Rows:
+    def _take_in(self, chunk: Chunk, clock: Int64s) -> Arrived:
         """Number arrivals and keep them; scores are still to be given."""
         n = chunk.input.size
         code, ts, known = np.empty(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
@@ -200,9 +200,9 @@ class InputQueue:
             none = np.zeros(at.size, np.int64)
             mark = marked(self._plan.marks, i, batch)
             store.append(batch, Beside(seq, ts[at], chunk.arrival[at], none, none != 0, mark, cells, nulls))
-        return _Rows(code, ts, np.ascontiguousarray(clock), known, np.empty(n, np.int64))
+        return Arrived(code, ts, np.ascontiguousarray(clock), known, np.empty(n, np.int64))
 
-    def _serve(self, rows: _Rows, whole: Chunk | None) -> tuple[Chunk, list[Refused]]:
+    def _serve(self, rows: Arrived, whole: Chunk | None) -> tuple[Chunk, list[Refused]]:
         """Serve and shed what is due with some arrivals; ``whole`` is a chunk that has nothing but these."""
         n = rows.ts.size
         self._arrived += np.bincount(self._counts_as[rows.code & 7], minlength=self._arrived.size)
@@ -211,8 +211,8 @@ class InputQueue:
         size = len(self) + n
         code, wait, gone = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(n, np.int64)
         n_out, n_gone = kernel.serve(
-            self._q, self._options.rows, *self._pace(), rows.code, rows.ts, rows.clock, rows.rank, rows.known,
-            code, wait, gone,
+            self._q, self._options.rows, *self._pace(), rows.code, rows.ts, rows.clock, rows.rank,
+            self._works(rows), code, wait, gone,
         )  # fmt: skip
         code, wait, gone = code[:n_out], wait[:n_out], gone[:n_gone]
         self._served += n_out
@@ -221,6 +221,10 @@ class InputQueue:
         if whole is None or not np.array_equal(code, rows.code):
             whole = self._chunk(code)
         return whole, list(self._shed(gone))
+
+    def _works(self, rows: Arrived) -> Bools:
+        """Say which rows are work; others pass at once."""
+        return rows.known
 
     def _scores(self, code: Int64s, ts: Int64s, known: Bools, learn: bool) -> Float64s:
         """Say what rows are worth: punctuations more than any tuple, what no window would take nothing."""

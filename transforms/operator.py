@@ -33,7 +33,6 @@ from slackwater.transforms.archive import Archive
 from slackwater.transforms.delivery import RESULTS_AT_ONCE, Delivery
 from slackwater.transforms.disk import RowDisk
 from slackwater.transforms.encode import CellEncoder
-from slackwater.transforms.finished import finished_batch
 from slackwater.transforms.input_queue import InputQueue
 from slackwater.transforms.intake import Chunk, Intake, Refused
 from slackwater.transforms.late_rows import LateRows
@@ -385,7 +384,7 @@ class Operator:
         """Write late rows and punctuations of this step, at once: they may be few in each of many runs."""
         self._late.write(out)
         if self._finished:
-            out.punctuations.append(finished_batch(self._plan, self._encoder, self._finished))
+            out.punctuations.append(self._plan.punctuation_batch(self._encoder, self._finished))
             self.accounting.finished += out.punctuations[-1].num_rows
             self._finished.clear()
 

@@ -9,6 +9,7 @@ from slackwater.plugins.contract import Snapshot
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.choosing import ChooseValuesPlan
 from slackwater.transforms.intake import Chunk
+from slackwater.transforms.load_shedding import ShedPlan
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import JoinPlan
@@ -70,4 +71,8 @@ def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None, shard: int =
 
         assert isinstance(plan, GroupClosePlan)
         return GroupCloser(plan, snapshot)
+    if isinstance(plan, ShedPlan):
+        from slackwater.transforms.load_shedder import LoadShedder
+
+        return LoadShedder(plan, snapshot)
     return Operator(plan, snapshot, shard)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Final
@@ -12,6 +12,7 @@ import pyarrow as pa
 from slackwater.plugins.contract import (
     Bools,
     DisorderStrategy,
+    Finished,
     JoinStrategy,
     Metadata,
     Pattern,
@@ -38,6 +39,7 @@ from slackwater.transforms.metadata import (
     promised_columns,
 )
 from slackwater.transforms.punctuating import (
+    PUNCTUATION_SCHEMA,
     Mark,
     bind_marks,
     check_punctuations,
@@ -170,6 +172,17 @@ class JoinPlan:
     def side_outputs(self) -> tuple[str, ...]:
         """Names of the outputs besides the main one."""
         return ("late", "punctuations", "metrics")
+
+    @property
+    def punctuation_schema(self) -> pa.Schema:
+        """Schema of the output ``punctuations``."""
+        return PUNCTUATION_SCHEMA
+
+    def punctuation_batch(self, encoder: Any, finished: Sequence[Finished]) -> pa.RecordBatch:
+        """Return what the join proved finished as rows of the output ``punctuations``."""
+        from slackwater.transforms.finished import finished_batch
+
+        return finished_batch(self, encoder, finished)
 
     @property
     def arrives_by_time(self) -> bool:

@@ -25,7 +25,9 @@ from slackwater.transforms.beam.choose_values import ChooseValues
 from slackwater.transforms.beam.group_close import GroupClose
 from slackwater.transforms.beam.join import ArrowJoin
 from slackwater.transforms.beam.outputs import JoinOutputs
+from slackwater.transforms.beam.punctuate import Punctuate
 from slackwater.transforms.beam.reorder import Reorder
+from slackwater.transforms.beam.shed import Shed
 from slackwater.transforms.beam.sliding_window_aggregate import SlidingWindowAggregate
 from slackwater.transforms.beam.sliding_window_join import SlidingWindowJoin
 
@@ -35,7 +37,9 @@ __all__ = [
     "ChooseValues",
     "GroupClose",
     "JoinOutputs",
+    "Punctuate",
     "Reorder",
+    "Shed",
     "SlidingWindowAggregate",
     "SlidingWindowJoin",
 ]

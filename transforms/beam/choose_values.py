@@ -2,23 +2,21 @@
 
 # Annotations stay objects here: Beam YAML makes the config schema of the constructor's.
 
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.typehints.decorators import no_annotations
 
-from slackwater.transforms.beam.join import join_batches, refuse_unbounded
-from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
-from slackwater.transforms.beam.rows import RowReader, arrow_row_schema, row_schema, unpack
-from slackwater.transforms.beam.sliding_window_join import LATE_TYPES
+from slackwater.transforms.beam.join import refuse_unbounded
+from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.choosing import bind_choose_values
 from slackwater.transforms.config import ChooseValuesConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS
+from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan
 
 
-class ChooseValues(beam.PTransform):  # type: ignore[misc, unused-ignore]
+class ChooseValues(OperatorTransform):
     """Chooses which tuples to request from relations of which only summaries are known (SAJ 3).
 
     Takes ``{name: PCollection, …}`` of summaries: rows with a join value, how many tuples the relation has of it,
@@ -34,10 +32,15 @@ class ChooseValues(beam.PTransform):  # type: ignore[misc, unused-ignore]
             ndg, and each for more than two inputs.
         leave_out: Whether k is how many tuples not to request.
         time_unit: Unit of integer times: s, ms, us or ns.
+        error_handling: {output: name} calls the output late by another name, as Beam YAML has it for rows that
+            could not be processed; something must read it.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.
     """
+
+    settings = ChooseValuesConfig
+    named_inputs = f"{MIN_INPUTS} to {MAX_INPUTS} inputs with names: {{name: PCollection}}"
 
     def __init__(
         self,
@@ -49,53 +52,20 @@ class ChooseValues(beam.PTransform):  # type: ignore[misc, unused-ignore]
         method: str | None = None,
         leave_out: bool = False,
         time_unit: str = "ms",
+        error_handling: dict[str, str] | None = None,
     ) -> None:
-        super().__init__()
-        settings = {
-            "time": time,
-            "k": k,
-            "value": value,
-            "count": count,
-            "method": method,
-            "leave_out": leave_out,
-            "time_unit": time_unit,
-        }
-        self._config = ChooseValuesConfig.read(settings)
-        self._schemas: dict[str, pa.Schema] = {}
+        super().__init__(locals())
 
-    def with_schemas(self, schemas: dict[str, pa.Schema]) -> "ChooseValues":
-        """Give the columns of inputs whose elements have no schema: dicts, or Arrow record batches."""
-        self._schemas = dict(schemas)
-        return self
+    def named(self, given: Any) -> dict[str, beam.PCollection]:
+        found = super().named(given)
+        if not MIN_INPUTS <= len(found) <= MAX_INPUTS:
+            raise ConfigError(f"needs {self.named_inputs}", "input")
+        return found
 
-    @no_annotations
-    def expand(self, inputs: dict[str, beam.PCollection]) -> JoinOutputs:
-        if not isinstance(inputs, dict) or not MIN_INPUTS <= len(inputs) <= MAX_INPUTS:
-            raise ConfigError(
-                f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs with names: {{name: PCollection}}", "input"
-            )
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> JoinPlan:
         refuse_unbounded(inputs, "ChooseValues")
-        time = self._config.time
-        schemas = {
-            name: arrow_row_schema(self._schemas[name])
-            if name in self._schemas
-            else row_schema(
-                name,
-                rows.element_type,
-                {self._config.count, time if isinstance(time, str) else time.get(name, "")},
-            )
-            for name, rows in inputs.items()
-        }
-        plan = bind_choose_values(self._config, {name: schema.arrow for name, schema in schemas.items()})
-        readers = {
-            name: RowReader(name, schemas[name].arrow)
-            for name, rows in inputs.items()
-            if rows.element_type is not pa.RecordBatch
-        }
-        batches = join_batches(inputs, plan, readers)
-        return JoinOutputs(
-            {
-                MAIN: unpack(batches[MAIN], "Values", arrow_row_schema(plan.result_schema).types),
-                "late": unpack(batches["late"], "Late rows", LATE_TYPES),
-            }
-        )
+        return bind_choose_values(self._config, schemas)
+
+    def integer_columns(self, name: str) -> Iterator[str]:
+        yield from super().integer_columns(name)
+        yield self._config.count

@@ -2,22 +2,21 @@
 
 # Annotations stay objects here: Beam YAML makes the config schema of the constructor's.
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.typehints.decorators import no_annotations
 
-from slackwater.transforms.beam.join import join_batches
-from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
-from slackwater.transforms.beam.rows import RowReader, arrow_row_schema, row_schema, unpack
-from slackwater.transforms.beam.sliding_window_join import LATE_TYPES, SlidingWindowJoin
+from slackwater.transforms.beam.sliding_window_join import SlidingWindowJoin
+from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.closing import ROWS, bind_group_close
 from slackwater.transforms.config import GROUP_CLOSE_INPUTS, GroupCloseConfig
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.plan import JoinPlan
 
 
-class GroupClose(beam.PTransform):  # type: ignore[misc, unused-ignore]
+class GroupClose(OperatorTransform):
     """Groups and aggregates rows, and closes a group when a punctuation or its window says that it is over.
 
     Takes ``{rows: PCollection, punctuations: PCollection}`` of rows with a schema, such as the main output of a
@@ -37,10 +36,15 @@ class GroupClose(beam.PTransform):  # type: ignore[misc, unused-ignore]
         shards: Parts that the groups are split into, worked on in parallel.
         idle_timeout: In live runs, how long inputs may be silent before punctuations close groups without waiting
             for a row after them; default is for ever.
+        error_handling: {output: name} calls the output late by another name, as Beam YAML has it for rows that
+            could not be processed; something must read it.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.
     """
+
+    settings = GroupCloseConfig
+    named_inputs = "two inputs with names: {rows: PCollection, punctuations: PCollection}"
 
     def __init__(
         self,
@@ -53,53 +57,21 @@ class GroupClose(beam.PTransform):  # type: ignore[misc, unused-ignore]
         time_unit: str = "ms",
         shards: int = 1,
         idle_timeout: str | None = None,
+        error_handling: dict[str, str] | None = None,
     ) -> None:
-        super().__init__()
-        settings = {
-            "time": time,
-            "by": by,
-            "aggregates": aggregates,
-            "window": window,
-            "same": same,
-            "time_unit": time_unit,
-            "shards": shards,
-            "idle_timeout": idle_timeout,
-        }
-        self._config = GroupCloseConfig.read({key: value for key, value in settings.items() if value is not None})
-        self._schemas: dict[str, pa.Schema] = {}
+        super().__init__(locals())
 
-    def with_schemas(self, schemas: dict[str, pa.Schema]) -> "GroupClose":
-        """Give the columns of inputs whose elements have no schema: dicts, or Arrow record batches."""
-        self._schemas = dict(schemas)
-        return self
+    def named(self, given: Any) -> dict[str, beam.PCollection]:
+        found = super().named(given)
+        if set(found) != set(GROUP_CLOSE_INPUTS):
+            raise ConfigError(f"needs {self.named_inputs}", "input")
+        return {name: found[name] for name in GROUP_CLOSE_INPUTS}
 
-    @no_annotations
-    def expand(self, inputs: dict[str, beam.PCollection]) -> JoinOutputs:
-        if not isinstance(inputs, dict) or set(inputs) != set(GROUP_CLOSE_INPUTS):
-            raise ConfigError(
-                "needs two inputs with names: {rows: PCollection, punctuations: PCollection}", "input"
-            )
-        whole = {self._config.time}, {"ts"}
-        schemas = {
-            name: arrow_row_schema(self._schemas[name])
-            if name in self._schemas
-            else row_schema(name, inputs[name].element_type, columns)
-            for name, columns in zip(GROUP_CLOSE_INPUTS, whole, strict=True)
-        }
-        arrow = {name: schema.arrow for name, schema in schemas.items()}
-        plan = bind_group_close(self._config, arrow, _equal_columns(inputs[ROWS]))
-        readers = {
-            name: RowReader(name, arrow[name])
-            for name in GROUP_CLOSE_INPUTS
-            if inputs[name].element_type is not pa.RecordBatch
-        }
-        batches = join_batches(inputs, plan, readers)
-        return JoinOutputs(
-            {
-                MAIN: unpack(batches[MAIN], "Rows", arrow_row_schema(plan.result_schema).types),
-                "late": unpack(batches["late"], "Late rows", LATE_TYPES),
-            }
-        )
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Mapping[str, beam.PCollection]) -> JoinPlan:
+        return bind_group_close(self._config, schemas, _equal_columns(inputs[ROWS]))
+
+    def integer_columns(self, name: str) -> Iterator[str]:
+        yield self._config.time if name == ROWS else "ts"
 
 
 def _equal_columns(rows: beam.PCollection) -> list[list[str]]:

@@ -14,10 +14,12 @@ from apache_beam.transforms.window import WindowedValue
 from apache_beam.typehints.decorators import no_annotations
 
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
+from slackwater.transforms.beam.gathering import GatherRows
 from slackwater.transforms.beam.live import LiveShard
 from slackwater.transforms.beam.metrics import report
 from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
 from slackwater.transforms.beam.rows import RowReader
+from slackwater.transforms.beam.runners import refuse_chain_on_bundles
 from slackwater.transforms.beam.shard import Account, pieces, run_shard
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
@@ -141,17 +143,21 @@ def join_batches(
         refuse_unbounded(inputs, "ArrowJoin")
     windowing = same_windows(inputs)
     live = not all(pcollection.is_bounded for pcollection in inputs.values())
+    if not live:
+        refuse_chain_on_bundles(inputs, JoinShard)
     steps: list[Any] = []
     for which, name in enumerate(plan.inputs):
         reader = (readers or {}).get(name)
-        split = SplitBatches(plan, which) if reader is None else BatchRows(plan, which, reader)
+        gather = GatherRows if not live and GatherRows.suits(inputs[name]) else BatchRows
+        split = SplitBatches(plan, which) if reader is None else gather(plan, which, reader)
         step = beam.ParDo(split).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
         steps.append(inputs[name] | f"Batch {name}" >> step)
-    pieces_of_all = tuple(steps) | "Flatten" >> beam.Flatten()
     if len(steps) == 1 and not live:
         # Flatten keeps the stateful step apart from those before it only if it has several inputs. FnApiRunner
         # fuses them otherwise, and of two stateful steps in one stage it fires the timer of one.
-        pieces_of_all |= "Apart" >> beam.transforms.util.ReshufflePerKey()
+        nothing = beam.FlatMap(_nothing).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
+        steps.append(steps[0] | "Nothing" >> nothing)
+    pieces_of_all = tuple(steps) | "Flatten" >> beam.Flatten()
     step = LiveShard(plan, windowing.allowed_lateness) if live else JoinShard(plan, numbered)
     tags = (*plan.side_outputs, ACCOUNTING)
     joined = pieces_of_all | "Join" >> beam.ParDo(step).with_outputs(*tags, main=MAIN)
@@ -159,6 +165,10 @@ def join_batches(
     for tag, pcollection in outputs.items():
         pcollection.element_type = bytes if tag == ACCOUNTING else pa.RecordBatch
     return outputs
+
+
+def _nothing(piece: Piece) -> Iterator[Piece]:
+    yield from ()
 
 
 def refuse_unbounded(inputs: Mapping[str, beam.PCollection], what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import apache_beam as beam
@@ -10,7 +11,7 @@ MAIN: Final = "out"
 """Tag of the main output."""
 ACCOUNTING: Final = "accounting"
 """Tag of the internal output with one account per shard, as bytes."""
-_MAIN_ALIASES: Final = frozenset({"output", "main", "results"})
+_MAIN_ALIASES: Final = frozenset({"output", "main", "results", "good"})
 
 
 class JoinOutputs(dict[str, beam.PCollection]):
@@ -19,7 +20,15 @@ class JoinOutputs(dict[str, beam.PCollection]):
     ``items`` and ``keys`` give all of them, so that Beam knows each as an output of the transform. Where a
     single output is asked for there is one: ``len`` is 1 and ``values`` gives the main output. This is what
     Beam YAML looks at to read ``input: joined`` as the main output, next to ``input: joined.late``.
+
+    Args:
+        outputs: the PCollections, late rows under ``late``.
+        late: what their output is called.
     """
+
+    def __init__(self, outputs: Mapping[str, beam.PCollection], late: str = "late") -> None:
+        super().__init__({late if tag == "late" else tag: rows for tag, rows in outputs.items()})
+        self._late = late
 
     def __len__(self) -> int:
         return 1
@@ -43,8 +52,8 @@ class JoinOutputs(dict[str, beam.PCollection]):
 
     @property
     def late(self) -> beam.PCollection:
-        """Rows that were not joined in time, each with its reason."""
-        return self["late"]
+        """Rows that were not joined in time, each with its reason, whatever the output is called."""
+        return self[self._late]
 
     @property
     def punctuations(self) -> beam.PCollection:

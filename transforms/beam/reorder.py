@@ -1,20 +1,20 @@
 """Reorder: rows out in order of event time."""
 
+# Annotations stay objects here: Beam YAML makes the config schema of the constructor's.
+
+from collections.abc import Mapping
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
-from apache_beam.typehints.decorators import no_annotations
 
-from slackwater.transforms.beam.join import join_batches
-from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
-from slackwater.transforms.beam.rows import RowReader, arrow_row_schema, row_schema, unpack
-from slackwater.transforms.beam.sliding_window_join import LATE_TYPES, METRIC_TYPES
+from slackwater.transforms.beam.rows import RowSchema
+from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.config import ReorderConfig
+from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.reordering import INPUT, bind_reorder
 
 
-class Reorder(beam.PTransform):  # type: ignore[misc, unused-ignore]
+class Reorder(OperatorTransform):
     """Puts rows in order of event time; rows that come too late for it go to the output ``late``.
 
     Takes a PCollection of rows with a schema. The main output has the same columns; its elements are emitted
@@ -30,10 +30,14 @@ class Reorder(beam.PTransform):  # type: ignore[misc, unused-ignore]
         metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
         idle_timeout: In live runs, how long an input may be silent before nothing is held back for it any more;
             default is for ever.
+        error_handling: {output: name} calls the output late by another name, as Beam YAML has it for rows that
+            could not be processed; something must read it.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the input.
     """
+
+    settings = ReorderConfig
 
     def __init__(
         self,
@@ -45,38 +49,12 @@ class Reorder(beam.PTransform):  # type: ignore[misc, unused-ignore]
         guard: dict[str, Any] | None = None,
         metrics: str | None = None,
         idle_timeout: str | None = None,
+        error_handling: dict[str, str] | None = None,
     ) -> None:
-        super().__init__()
-        settings = {
-            "time": time,
-            "arrival": arrival,
-            "time_unit": time_unit,
-            "disorder": disorder,
-            "guard": guard,
-            "metrics": metrics,
-            "idle_timeout": idle_timeout,
-        }
-        self._config = ReorderConfig.read({key: value for key, value in settings.items() if value is not None})
-        self._schema: pa.Schema | None = None
+        super().__init__(locals())
 
-    def with_schema(self, schema: pa.Schema) -> "Reorder":
-        """Give the columns of an input whose elements have no schema: dicts, or Arrow record batches."""
-        self._schema = schema
-        return self
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> JoinPlan:
+        return bind_reorder(self._config, schemas)
 
-    @no_annotations
-    def expand(self, rows: beam.PCollection) -> JoinOutputs:
-        inputs = {INPUT: rows}
-        whole = {str(self._config.time), str(self._config.arrival)}
-        given = self._schema
-        schema = row_schema(INPUT, rows.element_type, whole) if given is None else arrow_row_schema(given)
-        plan = bind_reorder(self._config, {INPUT: schema.arrow})
-        readers = {} if rows.element_type is pa.RecordBatch else {INPUT: RowReader(INPUT, schema.arrow)}
-        batches = join_batches(inputs, plan, readers)
-        return JoinOutputs(
-            {
-                MAIN: unpack(batches[MAIN], "Rows", schema.types),
-                "late": unpack(batches["late"], "Late rows", LATE_TYPES),
-                "metrics": unpack(batches["metrics"], "Metric rows", METRIC_TYPES),
-            }
-        )
+    def result_types(self, plan: JoinPlan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
+        return schemas[INPUT].types

@@ -7,6 +7,7 @@ import datetime
 import decimal
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import repeat
 from operator import attrgetter
 from types import UnionType
 from typing import Any, Final, NamedTuple
@@ -147,15 +148,16 @@ class RowReader:
         """Return the rows as a batch; ``place`` is the number of the first one, for messages."""
         names = self._schema.names
         if isinstance(rows[0], Mapping):
-            columns: Any = [[row.get(name) for row in rows] for name in names]
-        elif len(names) == 1:
-            columns = [[getattr(row, names[0]) for row in rows]]
+            columns = [[row.get(name) for row in rows] for name in names]
         else:
-            columns = list(zip(*map(attrgetter(*names), rows), strict=True))
+            columns = [list(map(attrgetter(name), rows)) for name in names]
         arrays = [self._array(field, values, place) for field, values in zip(self._schema, columns, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, field: pa.Field, values: Sequence[Any], place: int) -> pa.Array:
+        """Return a column; what Arrow cannot read at once is looked at value by value."""
+        with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+            return pa.array(values, field.type)
         try:
             if pa.types.is_timestamp(field.type) and any(isinstance(value, Timestamp) for value in values):
                 micros = [None if value is None else value.micros for value in values]
@@ -175,9 +177,13 @@ class UnpackRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
     """Yields every row of a batch as ``beam.Row``."""
 
     def process(self, element: pa.RecordBatch) -> Iterator[beam.Row]:
-        names = element.schema.names
-        for values in zip(*map(_values, element.columns), strict=True):
-            yield beam.Row(**dict(zip(names, values, strict=True)))
+        columns = zip(element.schema.names, element.columns, strict=True)
+        named = [zip(repeat(name), _values(column), strict=False) for name, column in columns]
+        for fields in map(dict, zip(*named, strict=True)):
+            # What the constructor does with its arguments, in less than half the time.
+            row = beam.Row.__new__(beam.Row)
+            row.__dict__ = fields
+            yield row
 
 
 def _values(column: pa.Array) -> Any:

@@ -4,19 +4,15 @@
 
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
-from apache_beam.typehints.decorators import no_annotations
 
-from slackwater.transforms.aggregating import INPUT, bind_aggregate
-from slackwater.transforms.beam.join import join_batches
-from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
-from slackwater.transforms.beam.rows import RowReader, arrow_row_schema, row_schema, unpack
-from slackwater.transforms.beam.sliding_window_join import LATE_TYPES, METRIC_TYPES
+from slackwater.transforms.aggregating import bind_aggregate
+from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.config import AggregateConfig
+from slackwater.transforms.plan import JoinPlan
 
 
-class SlidingWindowAggregate(beam.PTransform):  # type: ignore[misc, unused-ignore]
+class SlidingWindowAggregate(OperatorTransform):
     """Groups and aggregates rows that may come out of order, over sliding windows of event time.
 
     Takes a PCollection of rows with a schema. The main output has a row for each group of each window extent:
@@ -43,10 +39,14 @@ class SlidingWindowAggregate(beam.PTransform):  # type: ignore[misc, unused-igno
         metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
         idle_timeout: In live runs, how long an input may be silent before nothing is held back for it any more;
             default is for ever.
+        error_handling: {output: name} calls the output late by another name, as Beam YAML has it for rows that
+            could not be processed; something must read it.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the input.
     """
+
+    settings = AggregateConfig
 
     def __init__(
         self,
@@ -64,46 +64,9 @@ class SlidingWindowAggregate(beam.PTransform):  # type: ignore[misc, unused-igno
         guard: dict[str, Any] | None = None,
         metrics: str | None = None,
         idle_timeout: str | None = None,
+        error_handling: dict[str, str] | None = None,
     ) -> None:
-        super().__init__()
-        settings = {
-            "time": time,
-            "range": range,
-            "aggregates": aggregates,
-            "slide": slide,
-            "group_by": group_by,
-            "having": having,
-            "arrival": arrival,
-            "time_unit": time_unit,
-            "disorder": disorder,
-            "shards": shards,
-            "guard": guard,
-            "metrics": metrics,
-            "idle_timeout": idle_timeout,
-        }
-        self._config = AggregateConfig.read({key: value for key, value in settings.items() if value is not None})
-        self._schema: pa.Schema | None = None
+        super().__init__(locals())
 
-    def with_schema(self, schema: pa.Schema) -> "SlidingWindowAggregate":
-        """Give the columns of an input whose elements have no schema: dicts, or Arrow record batches."""
-        self._schema = schema
-        return self
-
-    @no_annotations
-    def expand(self, rows: beam.PCollection) -> JoinOutputs:
-        inputs = {INPUT: rows}
-        whole = {str(self._config.time), str(self._config.arrival)}
-        given = self._schema
-        schema = row_schema(INPUT, rows.element_type, whole) if given is None else arrow_row_schema(given)
-        plan = bind_aggregate(self._config, {INPUT: schema.arrow})
-        readers = {} if rows.element_type is pa.RecordBatch else {INPUT: RowReader(INPUT, schema.arrow)}
-        batches = join_batches(inputs, plan, readers)
-        types = arrow_row_schema(plan.result_schema).types
-        return JoinOutputs(
-            {
-                MAIN: unpack(batches[MAIN], "Rows", types),
-                "late": unpack(batches["late"], "Late rows", LATE_TYPES),
-                "metrics": unpack(batches["metrics"], "Metric rows", METRIC_TYPES),
-                "syncs": unpack(batches["syncs"], "Sync rows", types),
-            }
-        )
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> JoinPlan:
+        return bind_aggregate(self._config, schemas)

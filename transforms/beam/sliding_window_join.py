@@ -2,41 +2,20 @@
 
 # Annotations stay objects here: Beam YAML makes the config schema of the constructor's.
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
-from apache_beam.typehints.decorators import no_annotations
 
 from slackwater.transforms.archive_directory import prepare
-from slackwater.transforms.beam.join import join_batches, refuse_unbounded
-from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
-from slackwater.transforms.beam.rows import (
-    RowReader,
-    RowSchema,
-    arrow_row_schema,
-    beam_type,
-    optional,
-    row_schema,
-    unpack,
-)
+from slackwater.transforms.beam.join import refuse_unbounded
+from slackwater.transforms.beam.rows import RowSchema
+from slackwater.transforms.beam.transform import OperatorTransform, time_type
 from slackwater.transforms.config import JoinConfig
-from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import MAX_INPUTS, METRICS_SCHEMA, MIN_INPUTS, JoinPlan, bind
-
-LATE_TYPES: Final[dict[str, Any]] = {
-    "input": str,
-    "reason": str,
-    "ts": optional(int),
-    "arrival": optional(int),
-    "row": str,
-}
-PUNCTUATION_TYPES: Final[dict[str, Any]] = {"ts": int, "pattern": str}
-"""Columns of the punctuations."""
-METRIC_TYPES: Final[dict[str, Any]] = {field.name: beam_type(field.type) for field in METRICS_SCHEMA}
+from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan, bind
 
 
-class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
+class SlidingWindowJoin(OperatorTransform):
     """Joins 2 to 8 inputs whose rows may come out of order, over sliding windows of event time.
 
     Takes ``{input name: PCollection}`` of rows with a schema. The main output has every column of every input
@@ -68,10 +47,15 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         archive: Directory that gets every row of which results were missed, for slackwater reconcile.
         idle_timeout: In live runs, how long an input may be silent before nothing is held back for it any more;
             default is for ever.
+        error_handling: {output: name} calls the output late by another name, as Beam YAML has it for rows that
+            could not be processed; something must read it.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.
     """
+
+    settings = JoinConfig
+    named_inputs = f"{MIN_INPUTS} to {MAX_INPUTS} inputs with names: {{name: PCollection, …}}"
 
     def __init__(
         self,
@@ -95,85 +79,23 @@ class SlidingWindowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
         foreign_key: Any = None,
         archive: str | None = None,
         idle_timeout: str | None = None,
+        error_handling: dict[str, str] | None = None,
     ) -> None:
-        super().__init__()
-        settings = {
-            "time": time,
-            "window": window,
-            "where": where,
-            "arrival": arrival,
-            "time_unit": time_unit,
-            "disorder": disorder,
-            "join": join,
-            "shedding": shedding,
-            "output": output,
-            "shards": shards,
-            "guard": guard,
-            "metrics": metrics,
-            "punctuations": punctuations,
-            "unique": unique,
-            "clustered": clustered,
-            "ordered": ordered,
-            "foreign_key": foreign_key,
-            "archive": archive,
-            "idle_timeout": idle_timeout,
-        }
-        self._config = JoinConfig.read({key: value for key, value in settings.items() if value is not None})
-        self._schemas: dict[str, pa.Schema] = {}
+        super().__init__(locals())
         self.equal_columns: list[list[str]] = []
         """Columns of the main output that are equal in every row; known once the join has been applied."""
 
-    def with_schemas(self, schemas: dict[str, pa.Schema]) -> "SlidingWindowJoin":
-        """Give the columns of inputs whose elements have no schema: dicts, or Arrow record batches."""
-        self._schemas = dict(schemas)
-        return self
-
-    @no_annotations
-    def expand(self, inputs: dict[str, beam.PCollection]) -> JoinOutputs:
-        if not isinstance(inputs, dict):
-            raise ConfigError(
-                f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs with names: {{name: PCollection, …}}", "input"
-            )
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> JoinPlan:
         if self._config.archive is not None:
             refuse_unbounded(inputs, "an archive")
-        schemas = {name: self._row_schema(name, pcollection) for name, pcollection in inputs.items()}
-        plan = bind(self._config, {name: schema.arrow for name, schema in schemas.items()})
+        plan = bind(self._config, schemas)
         prepare(plan)
         self.equal_columns = plan.equal_columns
-        readers = {
-            name: RowReader(name, schemas[name].arrow)
-            for name, pcollection in inputs.items()
-            if pcollection.element_type is not pa.RecordBatch
-        }
-        batches = join_batches(inputs, plan, readers)
-        return JoinOutputs(
-            {
-                MAIN: unpack(batches[MAIN], "Rows", _result_types(plan, schemas)),
-                "late": unpack(batches["late"], "Late rows", LATE_TYPES),
-                "punctuations": unpack(batches["punctuations"], "Punctuation rows", PUNCTUATION_TYPES),
-                "metrics": unpack(batches["metrics"], "Metric rows", METRIC_TYPES),
-            }
-        )
+        return plan
 
-    def _row_schema(self, name: str, pcollection: beam.PCollection) -> RowSchema:
-        if name in self._schemas:
-            return arrow_row_schema(self._schemas[name])
-        config = self._config
-        whole = {
-            column if isinstance(column, str) else column.get(name, "")
-            for column in (config.time, config.arrival)
-            if column is not None
-        }
-        return row_schema(name, pcollection.element_type, whole)
-
-
-def _result_types(plan: JoinPlan, schemas: dict[str, RowSchema]) -> dict[str, Any]:
-    """Columns of the main output: the inputs' own types, as Beam knows them."""
-    if plan.config.output == "counts":
-        return {"ts": _time_type(plan), "count": int}
-    types = {f"{name}_{column}": type_ for name in plan.members for column, type_ in schemas[name].types.items()}
-    return {**types, "ts": _time_type(plan)}
-
-
-def _time_type(plan: JoinPlan) -> Any:
-    return int if pa.types.is_integer(plan.time_type) else beam_type(plan.time_type)
+    def result_types(self, plan: JoinPlan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
+        ts = time_type(plan)
+        if plan.config.output == "counts":
+            return {"ts": ts, "count": int}
+        own = {f"{name}_{column}": t for name in plan.members for column, t in schemas[name].types.items()}
+        return {**own, "ts": ts}

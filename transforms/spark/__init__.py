@@ -9,7 +9,7 @@
     joined.results.writeStream.format("parquet").option(...).start()
 
 The settings are those of a template's ``SlidingWindowJoin``, ``SlidingWindowAggregate``, ``ChooseValues``,
-``GroupClose`` or ``Reorder``.
+``GroupClose``, ``Punctuate``, ``Reorder`` or ``Shed``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         JoinOutputs,
         choose_values,
         group_close,
+        punctuate,
         reorder,
+        shed,
         sliding_window_aggregate,
         sliding_window_join,
     )
@@ -30,7 +32,9 @@ __all__ = [
     "JoinOutputs",
     "choose_values",
     "group_close",
+    "punctuate",
     "reorder",
+    "shed",
     "sliding_window_aggregate",
     "sliding_window_join",
 ]

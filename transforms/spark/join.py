@@ -20,15 +20,19 @@ from slackwater.transforms.archive_directory import prepare
 from slackwater.transforms.choosing import bind_choose_values
 from slackwater.transforms.closing import PUNCTUATIONS, ROWS, bind_group_close
 from slackwater.transforms.config import (
+    SHED_INPUTS,
     AggregateConfig,
     ChooseValuesConfig,
     GroupCloseConfig,
     JoinConfig,
+    PunctuateConfig,
     ReorderConfig,
+    ShedConfig,
 )
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.load_shedding import bind_shed
 from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
-from slackwater.transforms.punctuating import PUNCTUATION_SCHEMA
+from slackwater.transforms.punctuator import bind_punctuate
 from slackwater.transforms.reordering import INPUT, bind_reorder
 from slackwater.transforms.spark.packing import (
     LATE,
@@ -151,6 +155,38 @@ def sliding_window_aggregate(rows: DataFrame, **settings: Any) -> JoinOutputs:
     return _apply(plan, {INPUT: rows})
 
 
+def punctuate(rows: DataFrame, **settings: Any) -> JoinOutputs:
+    """Put rows in order of event time, as ``reorder``, and say in ``punctuations`` what no later row will have.
+
+    Args:
+        rows: the input.
+        settings: as in a template's ``Punctuate``: ``time``, ``when`` and ``key``, ``unique``, ``clustered``,
+            ``ordered``, ``progress``, ``arrival``, ``disorder``, ….
+
+    Raises:
+        ConfigError: A setting is wrong or does not fit the columns.
+    """
+    plan = bind_punctuate(PunctuateConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
+    return _apply(plan, {INPUT: rows})
+
+
+def shed(rows: DataFrame, partners: DataFrame | None = None, **settings: Any) -> JoinOutputs:
+    """Let so many rows per second pass; those that are worth least are in ``late`` when too many wait.
+
+    Args:
+        rows: the input.
+        partners: where rows may find partners, if what they are worth depends on it; it is only looked at.
+        settings: as in a template's ``Shed``: ``time``, ``rate``, ``queue``, ``shedding``, ``where``, ….
+
+    Raises:
+        ConfigError: A setting is wrong or does not fit the columns.
+    """
+    streams = {
+        name: frame for name, frame in zip(SHED_INPUTS, (rows, partners), strict=True) if frame is not None
+    }
+    return _apply(bind_shed(ShedConfig.read(dict(settings)), _schemas(streams)), streams)
+
+
 def choose_values(streams: Mapping[str, DataFrame], **settings: Any) -> JoinOutputs:
     """Choose which tuples to request from relations of which only summaries are known; batch only.
 
@@ -217,7 +253,7 @@ def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
     return JoinOutputs(
         results=_of_kind(packed, RESULT, plan.result_schema),
         late=_of_kind(packed, LATE, LATE_SCHEMA),
-        punctuations=_of_kind(packed, PUNCTUATION, PUNCTUATION_SCHEMA),
+        punctuations=_of_kind(packed, PUNCTUATION, plan.punctuation_schema),
         metrics=_of_kind(packed, METRICS, METRICS_SCHEMA),
         syncs=_of_kind(packed, SYNC, plan.result_schema),
         packed=packed,

@@ -1,0 +1,66 @@
+"""What a runner cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+from slackwater.transforms.errors import ConfigError
+
+STREAMING_ON_SPARK: Final = (
+    "Beam's Spark runner keeps no state by key in streaming and would give wrong results without an error; run a "
+    "template with --runner spark, use slackwater.transforms.spark, or read bounded input"
+)
+
+
+def is_spark(options: PipelineOptions, runner: object = None) -> bool:
+    """Whether a pipeline runs on Beam's Spark runner, as far as its options and its runner tell."""
+    named = str(options.view_as(StandardOptions).runner or "").rpartition(".")[2].lower()
+    return named in ("spark", "sparkrunner") or type(runner).__name__ == "SparkRunner"
+
+
+def refuse_streaming_on_spark(inputs: Mapping[str, beam.PCollection]) -> None:
+    """Raise ConfigError where a stateful step would run in streaming on Beam's Spark runner."""
+    for name, rows in inputs.items():
+        options = rows.pipeline.options
+        if not is_spark(options, rows.pipeline.runner):
+            continue
+        if not rows.is_bounded:
+            raise ConfigError(f"input {name!r} is unbounded: {STREAMING_ON_SPARK}", "input")
+        if options.view_as(StandardOptions).streaming:
+            raise ConfigError(f"the pipeline runs with --streaming: {STREAMING_ON_SPARK}", "input")
+
+
+def refuse_chain_on_bundles(inputs: Mapping[str, beam.PCollection], stateful: type[beam.DoFn]) -> None:
+    """Raise ConfigError where BundleBasedDirectRunner would end an input before all of it is there.
+
+    It lets time pass while a timer has still to give its rows; a timer that waits for these then fires too soon.
+
+    Args:
+        inputs: the inputs of a step that waits for their end.
+        stateful: what such a step is.
+    """
+    for name, rows in inputs.items():
+        if type(rows.pipeline.runner).__name__ == "BundleBasedDirectRunner" and _behind(rows, stateful):
+            raise ConfigError(
+                f"input {name!r} comes from another transform of ours, and BundleBasedDirectRunner lets time "
+                "pass before that has given all its rows; use FnApiRunner",
+                "input",
+            )
+
+
+def _behind(rows: beam.PCollection, stateful: type[beam.DoFn]) -> bool:
+    """Whether a step of a kind is somewhere before a PCollection."""
+    ahead, seen = [rows], set()
+    while ahead:
+        step = ahead.pop().producer
+        if step is None or step in seen:
+            continue
+        seen.add(step)
+        if isinstance(getattr(step.transform, "fn", None), stateful):
+            return True
+        ahead += [value for value in step.inputs if isinstance(value, beam.PCollection)]
+    return False

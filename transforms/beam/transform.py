@@ -1,0 +1,133 @@
+"""What the transforms of ours have in common: settings, schemas, steps and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final, Self
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.typehints.decorators import no_annotations
+
+from slackwater.transforms.beam.join import join_batches, refuse_unbounded
+from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
+from slackwater.transforms.beam.rows import (
+    RowReader,
+    RowSchema,
+    arrow_row_schema,
+    beam_type,
+    optional,
+    row_schema,
+    unpack,
+)
+from slackwater.transforms.beam.runners import refuse_streaming_on_spark
+from slackwater.transforms.config import OperatorConfig
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.plan import METRICS_SCHEMA, JoinPlan
+from slackwater.transforms.reordering import INPUT
+
+LABELS: Final = {
+    MAIN: "Rows",
+    "late": "Late rows",
+    "punctuations": "Punctuation rows",
+    "metrics": "Metric rows",
+    "syncs": "Sync rows",
+}
+"""Label of the step that makes rows of each output."""
+LATE_TYPES: Final[dict[str, Any]] = {
+    "input": str,
+    "reason": str,
+    "ts": optional(int),
+    "arrival": optional(int),
+    "row": str,
+}
+METRIC_TYPES: Final[dict[str, Any]] = {field.name: beam_type(field.type) for field in METRICS_SCHEMA}
+
+
+class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
+    """A transform around an operator; a subclass states its settings, how they are bound and what it is given.
+
+    A constructor has the settings of templates as its parameters and hands them on with ``locals()``: Beam YAML
+    makes the config schema of its signature and of the docstring of the class.
+
+    Args:
+        given: the constructor's parameters; None means that a setting is left out.
+    """
+
+    settings: ClassVar[type[OperatorConfig]]
+    named_inputs: ClassVar[str | None] = None
+    """What to give where the inputs have names; None for one PCollection."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        super().__init__()
+        known = self.settings.model_fields
+        self._config: Any = self.settings.read({k: v for k, v in given.items() if k in known and v is not None})
+        self._schemas: dict[str, pa.Schema] = {}
+
+    def with_schemas(self, schemas: Mapping[str, pa.Schema]) -> Self:
+        """Give the columns of inputs whose elements have no schema: dicts, or Arrow record batches."""
+        self._schemas = dict(schemas)
+        return self
+
+    def with_schema(self, schema: pa.Schema) -> Self:
+        """As ``with_schemas``, of a transform with one input."""
+        return self.with_schemas({INPUT: schema})
+
+    @no_annotations
+    def expand(self, given: Any) -> JoinOutputs:
+        inputs = self.named(given)
+        refuse_streaming_on_spark(inputs)
+        refuse_unbounded(inputs)
+        schemas = {name: self._row_schema(name, rows.element_type) for name, rows in inputs.items()}
+        plan = self.bind({name: schema.arrow for name, schema in schemas.items()}, inputs)
+        readers = {
+            name: RowReader(name, schemas[name].arrow)
+            for name, rows in inputs.items()
+            if rows.element_type is not pa.RecordBatch
+        }
+        batches = join_batches(inputs, plan, readers)
+        main = self.result_types(plan, schemas)
+        types = {MAIN: main, "syncs": main, "late": LATE_TYPES, "metrics": METRIC_TYPES}
+        types["punctuations"] = _punctuation_types(plan)
+        outputs = (MAIN, *(tag for tag in LABELS if tag in plan.side_outputs))
+        rows = {tag: unpack(batches[tag], LABELS[tag], types[tag]) for tag in outputs}
+        handling = self._config.error_handling
+        return JoinOutputs(rows, "late" if handling is None else handling.output)
+
+    def named(self, given: Any) -> dict[str, beam.PCollection]:
+        """Return the inputs by name; raise ConfigError unless they are what the transform takes."""
+        if self.named_inputs is None and isinstance(given, beam.PCollection):
+            return {INPUT: given}
+        if self.named_inputs is None or not isinstance(given, dict):
+            raise ConfigError(f"needs {self.named_inputs or 'one PCollection'}", "input")
+        return given
+
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Mapping[str, beam.PCollection]) -> JoinPlan:
+        """Check settings against the columns of the inputs; raise ConfigError if they do not fit."""
+        raise NotImplementedError
+
+    def result_types(self, plan: JoinPlan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
+        """Return Beam's type of each column of the main output."""
+        return arrow_row_schema(plan.result_schema).types
+
+    def integer_columns(self, name: str) -> Iterator[str]:
+        """Yield the columns of an input that are integers even where a reader made floats of them."""
+        for column in (self._config.time, getattr(self._config, "arrival", None)):
+            if column is not None:
+                yield column if isinstance(column, str) else column.get(name, "")
+
+    def _row_schema(self, name: str, element_type: Any) -> RowSchema:
+        if name in self._schemas:
+            return arrow_row_schema(self._schemas[name])
+        return row_schema(name, element_type, set(self.integer_columns(name)))
+
+
+def time_type(plan: JoinPlan) -> Any:
+    """Return Beam's type of a time that is never missing, such as that of a result."""
+    return int if pa.types.is_integer(plan.time_type) else beam_type(plan.time_type)
+
+
+def _punctuation_types(plan: JoinPlan) -> dict[str, Any]:
+    types = arrow_row_schema(plan.punctuation_schema).types
+    is_number = pa.types.is_integer(plan.punctuation_schema.field("ts").type)
+    return {**types, "ts": int if is_number else types["ts"], "pattern": str}

@@ -1,0 +1,124 @@
+"""The operator of Shed: rows wait their turn, and the least valuable leave when too many do.
+
+It has the interface of ``operator.Operator``, and engines drive either in the same way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from slackwater.plugins.contract import NEVER, Bools, Float64s, Snapshot, Tuples
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.encode import CellEncoder
+from slackwater.transforms.input_queue import LIVE_NANOS, Arrived, InputQueue
+from slackwater.transforms.intake import Chunk, Intake, Refused
+from slackwater.transforms.load_shedding import ShedPlan
+from slackwater.transforms.outputs import Outputs, late_batch
+from slackwater.transforms.reordering import PassOnLogic
+
+
+class LoadShedder:
+    """One shard of Shed: a queue that is served at a given rate (SAJ 2.3, slow CPU).
+
+    A row that finds the queue empty and the last one served passes at once; others wait, and pass in order of
+    arrival. When one too many waits, the one with the lowest score goes to the late output, of equal ones the
+    older. Partners are learnt from as they come, and go no further. Where chunks are cut, or a snapshot is taken,
+    changes nothing.
+
+    State: the rows that wait, at most ``queue``, and what the strategy has learnt.
+    """
+
+    def __init__(self, plan: ShedPlan, snapshot: Snapshot | None = None) -> None:
+        state: dict[str, Any] = dict(snapshot) if snapshot else {}
+        self._plan = plan
+        self._intake = Intake(plan, state.get("intake"))
+        self._newest = int(state.get("newest", NEVER))
+        """Largest event time of a row."""
+        self.accounting = Accounting(plan.inputs, state.get("accounting"))
+        encoder = CellEncoder(plan.condition, list(plan.schemas.values()))
+        self._waiting = _WaitingRows(plan, encoder, self.accounting, state.get("queue"))
+        self.seconds = {"kernel": 0.0, "materialise": 0.0, "adapt": 0.0}
+        """Time spent on the queue."""
+
+    def push(self, chunk: Chunk) -> Outputs:
+        """Take arrivals; return the rows whose turn has come and those that were shed."""
+        out = Outputs.empty()
+        self.accounting.receive(chunk.input)
+        taken = self._intake.take(chunk)
+        self._refuse(out, taken.refused)
+        arrivals = taken.arrivals
+        newest = np.maximum.accumulate(np.append(self._newest, arrivals.ts))
+        self._newest = int(newest[-1])
+        came = newest[1:] * self._plan.setting.nanos_per_tick // LIVE_NANOS
+        arrived = Chunk(taken.source, arrivals.clock, taken.rows, came)
+        started = time.perf_counter()
+        self._pass_on(out, self._waiting.serve(arrived, PassOnLogic(), lambda: NEVER))
+        self.seconds["kernel"] += time.perf_counter() - started
+        self.accounting.state(len(self._waiting), self.nbytes)
+        return out
+
+    def idle(self, members: Sequence[int]) -> Outputs:
+        """Let all pass that wait, if nothing comes that would have to wait for them."""
+        return self.finish() if 0 in members else Outputs.empty()
+
+    def finish(self) -> Outputs:
+        """Let all pass that wait: the input has ended."""
+        out = Outputs.empty()
+        self._pass_on(out, [(self._waiting.drain(), [])])
+        return out
+
+    def finishing(self) -> Iterator[Outputs]:
+        """As ``finish``, which fits into memory."""
+        yield self.finish()
+
+    def close(self) -> None:
+        """Nothing is on disk."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of the data, at most one line of each kind."""
+        return self._intake.warnings
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that wait, and of what the strategy has learnt."""
+        return self._waiting.nbytes
+
+    def snapshot(self) -> Snapshot:
+        """Everything needed to go on in another process, as ``transforms.snapshot`` writes it."""
+        return {
+            "intake": self._intake.snapshot(),
+            "newest": self._newest,
+            "queue": self._waiting.snapshot(),
+            "accounting": self.accounting.snapshot(),
+        }
+
+    def _pass_on(self, out: Outputs, served: Iterable[tuple[Chunk, list[Refused]]]) -> None:
+        for passed, shed in served:
+            self._refuse(out, shed)
+            rows = passed.batches[0]
+            self.accounting.in_order += [batch.num_rows for batch in passed.batches]
+            if rows.num_rows:
+                out.results.append(rows)
+                self.accounting.results += rows.num_rows
+
+    def _refuse(self, out: Outputs, refused: Iterable[Refused]) -> None:
+        for which, reason, ts, arrival, rows in refused:
+            self.accounting.refuse(which, reason, rows.num_rows)
+            out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, rows))
+
+
+class _WaitingRows(InputQueue):
+    """The queue of a join that holds nothing: a row is worth what the strategy says of it."""
+
+    def _worth(self, tuples: Tuples, learn: bool) -> Float64s:
+        scores = getattr(self._logic, "observe", self._logic.scores) if learn else self._logic.scores
+        return np.asarray(scores(tuples), np.float64)
+
+    def _works(self, rows: Arrived) -> Bools:
+        """Partners pass at once."""
+        return rows.known & (rows.code & 7 == 0)
