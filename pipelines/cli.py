@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, ParamSpec
 
 import typer
 
+from slackwater.pipelines.without_pandas import spare_pandas
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 
 app = typer.Typer(
@@ -137,6 +138,10 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="Write a JSON line per interval of stream time.", dir_okay=False),
     ] = None,
+    beam_options: Annotated[
+        list[str] | None,
+        typer.Option("--beam-option", metavar="KEY=VALUE", help="Set a pipeline option of Beam; repeatable."),
+    ] = None,
     plugins: Plugins = None,
     debug: Debug = False,
 ) -> None:
@@ -149,7 +154,7 @@ def run(
     _check_folders(summary=summary, metrics=metrics)
     _load_plugins(plugins)
     pipeline = read_template(template, _pairs(variables))
-    start = _runner(runner)
+    start = _runner(runner, _pairs(beam_options, "--beam-option"))
     with show_progress(template) as progress, metrics_to(metrics, pipeline) as measured:
         result = start(measured, progress=progress)
     for warning in result.get("warnings", ()):
@@ -159,9 +164,11 @@ def run(
     show_summary(result)
 
 
-def _runner(runner: Runner) -> Callable[..., dict[str, Any]]:
+def _runner(runner: Runner, beam_options: dict[str, str]) -> Callable[..., dict[str, Any]]:
+    if beam_options and runner not in (Runner.beam, Runner.beam_spark):
+        raise UsageError(f"--beam-option: is for --runner beam or beam-spark, not {runner}; leave it out")
     if runner is Runner.local:
-        _spare_pandas()
+        spare_pandas(_own_process)
         from slackwater.pipelines.local import run as run_local
 
         return run_local
@@ -170,7 +177,9 @@ def _runner(runner: Runner) -> Callable[..., dict[str, Any]]:
     module = importlib.import_module(f"slackwater.pipelines.run_{'spark' if runner is Runner.spark else 'beam'}")
     logging.disable(logging.NOTSET)
     start: Callable[..., dict[str, Any]] = module.run
-    return start if runner is Runner.spark else functools.partial(start, spark=runner is Runner.beam_spark)
+    if runner is Runner.spark:
+        return start
+    return functools.partial(start, spark=runner is Runner.beam_spark, options=beam_options)
 
 
 @app.command()
@@ -189,7 +198,7 @@ def check(template: Template, variables: Variables = None, plugins: Plugins = No
         return source_schema(node.config)
 
     _load_plugins(plugins)
-    _spare_pandas()
+    spare_pandas(_own_process)
     assembly = assemble(read_template(template, _pairs(variables)), schema_of)
     check_archives(assembly)
     show_assembly(assembly)
@@ -222,7 +231,7 @@ def reconcile(
 
         result = reconcile_archive(directory, out, force, run_parts)
     elif runner is Runner.local:
-        _spare_pandas()
+        spare_pandas(_own_process)
         result = reconcile_archive(directory, out, force)
     else:
         raise UsageError(f"--runner {runner}: reconcile runs on local or spark")
@@ -243,6 +252,15 @@ def templates(debug: Debug = False) -> None:
         first = text.lstrip().split("\n", 1)[0]
         rows.append((name, first.lstrip("# ").strip() if first.startswith("#") else ""))
     show_table(("template", "purpose"), rows)
+
+
+@app.command()
+@_reporting
+def providers(debug: Debug = False) -> None:
+    """Print where the file is that tells Beam's own YAML runner of the transforms of ours."""
+    from slackwater.pipelines.template_text import providers as path
+
+    typer.echo(path())
 
 
 @app.command()
@@ -335,45 +353,17 @@ def _check_folders(**files: Path | None) -> None:
             raise UsageError(f"--{option}: there is no folder {file.parent}; create it or choose another")
 
 
-def _pairs(given: list[str] | None) -> dict[str, str]:
+def _pairs(given: list[str] | None, option: str = "--set") -> dict[str, str]:
     """Return ``NAME=VALUE`` texts as a mapping."""
     pairs: dict[str, str] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise UsageError(f"--set {text}: must be NAME=VALUE")
+            raise UsageError(f"{option} {text}: must be NAME=VALUE")
         if name in pairs:
-            raise UsageError(f"--set {name}: is given twice; keep one")
+            raise UsageError(f"{option} {name}: is given twice; keep one")
         pairs[name] = value
     return pairs
-
-
-def _spare_pandas() -> None:
-    """Keep PyArrow from importing pandas at its first conversion: half a second that has no use here.
-
-    PyArrow remembers that there is no pandas, so only a process that ends here may do this;
-    plugins, which may want pandas, are loaded first.
-    """
-    if not _own_process or "pandas" in sys.modules:
-        return
-    import pyarrow as pa
-
-    from slackwater.plugins.manager import manager
-
-    manager()
-    if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas)
-        pa.scalar(0)
-        sys.meta_path.remove(_NoPandas)
-
-
-class _NoPandas:
-    """An import finder that knows that there is no pandas."""
-
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("pandas is not needed here", name=name)
 
 
 def _load_plugins(modules: list[str] | None) -> None:

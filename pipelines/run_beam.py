@@ -10,24 +10,20 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.runners.portability.spark_runner import SparkRunner
-from apache_beam.utils.subprocess_server import JavaJarServer
 
 from slackwater.pipelines.archives import archives_of
 from slackwater.pipelines.assembly import Assembly, assemble
+from slackwater.pipelines.beam_options import beam_runner
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.flattening import flattened
 from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Node, Pipeline, Port, Read, Write
-from slackwater.pipelines.jobserver import java, job_server_jar
 from slackwater.pipelines.progress import Progress
 from slackwater.pipelines.sinks import Sink
 from slackwater.pipelines.sources import read_batches, read_file, source_files, source_schema
@@ -41,31 +37,36 @@ from slackwater.transforms.plan import JoinPlan
 
 BATCH_ROWS: Final = 1 << 15
 """Rows of a batch, which is one element: small enough to travel in one message."""
-SPARK_MASTER: Final = "local[2]"
-STATE_CACHE_MB: Final = 256
 _OURS: Final = re.compile(r"^slackwater\.[\w.]*Error: (.+?)(?: \[while running '.*'\])?$", re.MULTILINE)
 
 
-def run(pipeline: Pipeline, *, spark: bool = False, progress: Progress | None = None) -> dict[str, Any]:
+def run(
+    pipeline: Pipeline,
+    *,
+    spark: bool = False,
+    progress: Progress | None = None,
+    options: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Run a template on Beam; return the summary.
 
     Args:
         pipeline: what ``read_template`` returned.
         spark: run on Spark through Beam's job server instead of in this process.
         progress: told of the rows once they have been joined.
+        options: pipeline options of Beam by name.
     """
     started = time.perf_counter()
-    assembly = assemble(pipeline, _schema_of_source)
+    runner, settings, warnings = beam_runner(options or {}, spark)
+    assembly = assemble(pipeline, schema_of_source)
     _refuse_unordered(assembly)
-    runner, options, warnings = spark_runner() if spark else (FnApiRunner(), PipelineOptions(flags=[]), [])
     with (
         archives_of(assembly),
         tempfile.TemporaryDirectory(prefix="slackwater-") as folder,
         _Sinks(assembly) as sinks,
     ):
         spool = Spool(Path(folder))
-        job = beam.Pipeline(runner=runner, options=options)
-        _Builder(job, assembly, spool).build()
+        job = beam.Pipeline(runner=runner, options=settings)
+        Builder(job, assembly, spool).build()
         _execute(job)
         sinks.fill(spool)
         joins: dict[str, tuple[JoinPlan, Accounting]] = {}
@@ -79,7 +80,7 @@ def run(pipeline: Pipeline, *, spark: bool = False, progress: Progress | None = 
     return summary
 
 
-def _schema_of_source(node: Node) -> pa.Schema:
+def schema_of_source(node: Node) -> pa.Schema:
     assert isinstance(node.config, Read | Create)
     return source_schema(node.config)
 
@@ -99,24 +100,6 @@ def _refuse_unordered(assembly: Assembly) -> None:
                         "no order of arrival; use shards: 1 there, or name an arrival column here"
                     )
                     raise node_error(node, ConfigError(fault, "input"))
-
-
-def spark_runner() -> tuple[Any, PipelineOptions, list[str]]:
-    """Return the Spark runner, its options, and warnings: a job server may be of another version."""
-    logging.getLogger(JavaJarServer.__module__).setLevel(logging.ERROR)
-    launcher = java()
-    jar = job_server_jar(beam.__version__, Path(JavaJarServer.JAR_CACHE))
-    flags = [
-        f"--spark_master_url={SPARK_MASTER}",
-        f"--spark_job_server_jar={jar}",
-        f"--job_server_java_launcher={launcher}",
-        "--environment_type=LOOPBACK",
-        f"--max_cache_memory_usage_mb={STATE_CACHE_MB}",
-    ]
-    warnings = []
-    if beam.__version__ not in jar.name:
-        warnings.append(f"the Spark job server is {jar.name}, of another version than Beam {beam.__version__}")
-    return SparkRunner(), PipelineOptions(flags=flags), warnings
 
 
 def _execute(job: beam.Pipeline) -> None:
@@ -180,7 +163,7 @@ class _Sinks:
             sink.abort()
 
 
-class _Builder:
+class Builder:
     """Makes the Beam pipeline: one step per node, called as the node."""
 
     def __init__(self, job: beam.Pipeline, assembly: Assembly, spool: Spool) -> None:

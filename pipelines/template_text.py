@@ -17,6 +17,8 @@ import yaml
 
 from slackwater.transforms.errors import SlackwaterError
 
+PROVIDERS: Final = "providers.yaml"
+"""File beside the shipped templates that is none of them."""
 MAX_VALUES: Final = 500_000
 """Values that a template may hold once its aliases are expanded."""
 _MARK: Final = "\ue000{}\ue001"
@@ -61,7 +63,13 @@ def shipped() -> dict[str, str]:
     """Templates that come with Slackwater: name to text."""
     folder = resources.files("slackwater.templates")
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".yaml")), key=lambda f: f.name)
+    files = [file for file in files if file.name != PROVIDERS]
     return {f.name.removesuffix(".yaml"): f.read_text(encoding="utf-8") for f in files}
+
+
+def providers() -> str:
+    """Path of the file that tells Beam's own YAML runner of the transforms of ours, for ``include``."""
+    return str(resources.files("slackwater.templates") / PROVIDERS)
 
 
 def find_template(ref: str) -> tuple[str, str]:

@@ -119,10 +119,11 @@ def test_the_embedded_runner_gives_the_same_twice(folder, expected):
 
 
 @pytest.mark.beam
-def test_on_beam(folder, expected):
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+def test_on_beam(folder, expected, runner):
     from slackwater.pipelines import run_beam
 
-    same(written(folder, "beam", run_beam.run), expected)
+    same(written(folder, runner, lambda p: run_beam.run(p, options={"runner": runner})), expected)
 
 
 @pytest.mark.beam_spark

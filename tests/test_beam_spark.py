@@ -12,6 +12,7 @@ from apache_beam.testing.test_pipeline import TestPipeline
 from beam_cases import DISORDER, TEMPLATE, cases, check_cases, without_speed, write_inputs, written
 
 from slackwater.pipelines import jobserver, local, run_beam
+from slackwater.pipelines.beam_options import spark_runner
 from slackwater.pipelines.template import read_template_text
 from slackwater.transforms.errors import SlackwaterError
 
@@ -25,7 +26,7 @@ pytestmark = [
 @pytest.mark.parametrize("disorder", DISORDER)
 def test_results_and_late_rows_are_those_of_the_operator(disorder: str) -> None:
     """In Spark rows come in any order, so every case has an arrival column."""
-    runner, options, _ = run_beam.spark_runner()
+    runner, options, _ = spark_runner()
     with TestPipeline(runner=runner, options=options) as p:
         check_cases(p, cases(disorder, arrival=("at",)))
 

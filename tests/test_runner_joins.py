@@ -10,6 +10,7 @@ import pytest
 
 from slackwater.pipelines import local
 from slackwater.pipelines.template import read_template_text
+from slackwater.plugins.manager import manager
 
 MARKS = [{"input": name, "when": "p = 1", "key": "k"} for name in "ab"]
 JOINS = {
@@ -17,6 +18,8 @@ JOINS = {
     "xjoin": {"memory": 60, "partitions": 4},
     "pjoin": {"memory": 60, "partitions": 4},
 }
+ELSEWHERE = {"mswj", "wjoin", "pwjoin", "mjoin"}
+"""Those of ``test_runner_strategies`` and ``test_runner_punctuations``."""
 
 
 def template(folder, out):
@@ -78,16 +81,22 @@ def check(folder, truth, name, run):
     assert list((folder / "spill").iterdir()) == []
 
 
+def test_every_built_in_strategy_is_tested_on_every_runner():
+    names = {p.strategy.name for p in manager().strategies("join") if p.plugin == "builtin"}
+    assert names == {*JOINS, *ELSEWHERE}
+
+
 def test_locally(folder, truth):
     assert len(truth) > 5_000
     check(folder, truth, "local", local.run)
 
 
 @pytest.mark.beam
-def test_on_beam(folder, truth):
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+def test_on_beam(folder, truth, runner):
     from slackwater.pipelines import run_beam
 
-    check(folder, truth, "beam", run_beam.run)
+    check(folder, truth, runner, lambda p: run_beam.run(p, options={"runner": runner}))
 
 
 @pytest.mark.beam_spark

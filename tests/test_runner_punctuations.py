@@ -194,10 +194,11 @@ def test_what_leaves_a_shard_is_true(folder, expected, case):
 
 
 @pytest.mark.beam
-def test_on_beam(folder, expected):
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+def test_on_beam(folder, expected, runner):
     from slackwater.pipelines import run_beam
 
-    same(ran(folder, "beam", run_beam.run), expected, CASES)
+    same(ran(folder, runner, lambda p: run_beam.run(p, options={"runner": runner})), expected, CASES)
 
 
 @pytest.mark.beam_spark

@@ -106,10 +106,11 @@ def test_every_built_in_strategy_is_tested_here():
 
 
 @pytest.mark.beam
-def test_on_beam(folder, expected):
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+def test_on_beam(folder, expected, runner):
     from slackwater.pipelines import run_beam
 
-    same(written(folder, "beam", run_beam.run), expected)
+    same(written(folder, runner, lambda p: run_beam.run(p, options={"runner": runner})), expected)
 
 
 @pytest.mark.beam_spark
