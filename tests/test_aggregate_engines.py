@@ -1,9 +1,6 @@
 """SlidingWindowAggregate in the hands of Beam, Beam YAML and Spark programs, and on the command line."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from cli_calls import call
@@ -83,33 +80,6 @@ def test_the_constructor_has_the_settings_of_templates_and_documents_each():
     assert InlineProvider.description_from_callable(SlidingWindowAggregate).startswith(
         "Groups and aggregates rows"
     )
-
-
-@pytest.mark.beam
-@pytest.mark.parametrize("template", ["speeding", "congestion-toll"])
-def test_beam_yaml_runs_the_shipped_templates_with_the_same_results(template, tmp_path):
-    import slackwater.templates
-
-    local.run(read_template(template, {"out": str(tmp_path / "ours")}))
-    file = Path(slackwater.templates.__file__).parent / f"{template}.yaml"
-    command = [sys.executable, "-m", "apache_beam.yaml.main", f"--yaml_pipeline_file={file}"]
-    given = json.dumps({"out": str(tmp_path / "beam")})
-    done = subprocess.run([*command, f"--jinja_variables={given}"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    for path in (tmp_path / "ours").iterdir():
-        ours = [json.loads(line) for line in path.read_text().splitlines()]
-        theirs = [
-            json.loads(line)
-            for part in (tmp_path / "beam").glob(f"{path.stem}-0*")
-            for line in part.read_text().splitlines()
-        ]
-        assert sorted(map(plain, theirs)) == sorted(map(plain, ours)), path.name
-
-
-def plain(row):
-    """A row as text; Beam writes floats with ten digits, and whole ones without a point."""
-    row = {k: json.loads(v) if k == "row" else v for k, v in row.items()}
-    return repr(sorted((k, round(v, 8) + 0.0 if isinstance(v, int | float) else str(v)) for k, v in row.items()))
 
 
 @pytest.mark.spark

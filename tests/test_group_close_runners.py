@@ -1,10 +1,7 @@
 """GroupClose and the templates about it: what the embedded runner writes on every runner, and what is true."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -163,29 +160,6 @@ def test_on_spark_in_several_batches(data, expected, spark):
     from slackwater.pipelines import run_spark
 
     same(written(data, "spark", lambda p: run_spark.run(p, session=spark, rows_per_batch=2000)), expected)
-
-
-@pytest.mark.beam
-@pytest.mark.parametrize("template", ["auctions", "news"])
-def test_beam_yaml_runs_the_shipped_templates_with_the_same_results(template, data, expected, tmp_path):
-    import slackwater.templates
-
-    file = Path(slackwater.templates.__file__).parent / f"{template}.yaml"
-    files = {name: f"{data}/{name}.parquet" for name in ("auctions", "bids", "news", "accesses")}
-    given = json.dumps({"out": str(tmp_path), "window": "1m", "slack": "10s", **files})
-    command = [sys.executable, "-m", "apache_beam.yaml.main", f"--yaml_pipeline_file={file}"]
-    done = subprocess.run([*command, f"--jinja_variables={given}"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    if template == "auctions":
-        parts = [pq.read_table(part).to_pylist() for part in tmp_path.glob("auctions-0*")]
-        assert sorted(str(row) for part in parts for row in part) == expected["auctions"]
-    else:
-        lines = [line for part in tmp_path.glob("news-0*") for line in part.read_text().splitlines()]
-        assert sorted(map(read, lines)) == sorted(map(read, expected["news.jsonl"]))
-
-
-def read(line):
-    return sorted(json.loads(line).items())
 
 
 def test_the_bids_of_every_auction_are_those_of_duckdb(data, expected):
