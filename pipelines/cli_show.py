@@ -107,6 +107,7 @@ def show_assembly(assembly: Assembly) -> None:
 
 def _operator_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     from slackwater.transforms.load_shedding import ShedPlan
+    from slackwater.transforms.reordering import ReorderPlan
 
     inputs = plan.inputs
     times = ", ".join(f"{i}.{column}" for i, column in zip(inputs, plan.time_columns, strict=True))
@@ -119,6 +120,10 @@ def _operator_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
         yield from _aggregate_rows(plan)
     elif isinstance(plan, ShedPlan):
         yield plan.shedding.stage, _described(plan.shedding)
+    elif isinstance(plan, ReorderPlan):
+        yield plan.disorder.stage, _described(plan.disorder)
+        if "punctuations" in plan.side_outputs:
+            yield "punctuations", ", ".join(plan.punctuation_schema.names)
     else:
         yield from _join_rows(plan)
     yield "shards", str(plan.config.shards)

@@ -119,11 +119,10 @@ def test_the_embedded_runner_gives_the_same_twice(folder, expected):
 
 
 @pytest.mark.beam
-@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
-def test_on_beam(folder, expected, runner):
+def test_on_beam(folder, expected):
     from slackwater.pipelines import run_beam
 
-    same(written(folder, runner, lambda p: run_beam.run(p, options={"runner": runner})), expected)
+    same(written(folder, "beam", run_beam.run), expected)
 
 
 @pytest.mark.beam_spark

@@ -12,22 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.yaml.yaml_provider import InlineProvider
 from beam_cases import SCHEMA, rows_of
 
 from slackwater.pipelines import local
 from slackwater.pipelines.reconcile import reconcile
 from slackwater.pipelines.template import read_template
-from slackwater.transforms.beam import SlidingWindowJoin
-from slackwater.transforms.config import JoinConfig
+from slackwater.pipelines.template_text import providers
 
 pytestmark = pytest.mark.beam
 
 PROVIDERS = """
 providers:
-  - type: python
-    config: {}
-    transforms: {SlidingWindowJoin: slackwater.transforms.beam.SlidingWindowJoin}
+  - include: "{{ providers }}"
 options: {runner: FnApiRunner}
 """
 
@@ -82,8 +78,9 @@ pipeline:
         window: {a: {{ window }}, b: 50ms, c: 1s}
         where: a.k = b.k AND b.k = c.k
         disorder: {strategy: none}
+        error_handling: {output: bad}
     - {type: WriteToJson, input: joined, config: {path: "{{ dir }}/{{ out }}/joined.jsonl"}}
-    - {type: WriteToJson, input: joined.late, config: {path: "{{ dir }}/{{ out }}/late.jsonl"}}
+    - {type: WriteToJson, input: joined.bad, config: {path: "{{ dir }}/{{ out }}/late.jsonl"}}
 """
     + PROVIDERS
 )
@@ -154,7 +151,7 @@ def compare(data: Path, text: str, *more: str) -> None:
     """Run a file under Beam YAML and under the embedded runner and compare all that is written."""
     file = data / "template.yaml"
     file.write_text(text)
-    variables = {"dir": str(data), "window": "30ms"}
+    variables = {"dir": str(data), "window": "30ms", "providers": providers()}
     local.run(read_template(str(file), {**variables, "out": "ours"}))
     given = json.dumps({**variables, "out": "beam"})
     command = [sys.executable, "-m", "apache_beam.yaml.main", f"--yaml_pipeline_file={file}"]
@@ -173,7 +170,7 @@ def test_parquet_in_default_order_and_in_shards(data: Path) -> None:
     assert rows_in(data / "beam" / "archive", "reconciled") == rows_in(data / "ours" / "archive", "reconciled")
 
 
-def test_csv_and_created_rows_through_filter_and_map_with_a_missing_time(data: Path) -> None:
+def test_csv_and_created_rows_with_a_missing_time_in_the_output_for_errors(data: Path) -> None:
     compare(data, CSV)
 
 
@@ -181,10 +178,3 @@ def test_json_to_counts_with_punctuations_and_metadata(data: Path) -> None:
     compare(data, COUNTS, "over")
     reasons = [json.loads(line)["reason"] for line in (data / "ours" / "late.jsonl").read_text().splitlines()]
     assert set(reasons) == {"too_late", "punctuation_violated"}
-
-
-def test_the_constructor_has_the_settings_of_templates_and_documents_each() -> None:
-    schema = InlineProvider.config_schema_from_callable(SlidingWindowJoin)
-    assert {field.name for field in schema.fields} == set(JoinConfig.model_fields)
-    assert all(field.description for field in schema.fields)
-    assert InlineProvider.description_from_callable(SlidingWindowJoin).startswith("Joins 2 to 8 inputs")

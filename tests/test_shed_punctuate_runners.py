@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cli_calls import call
 
 from slackwater.pipelines import local
 from slackwater.pipelines.template import read_template_text
@@ -166,8 +167,7 @@ pipeline:
         read_template_text("t.yaml", text)
 
 
-def test_both_stand_in_chains():
-    text = """
+CHAIN = """
 pipeline:
   type: chain
   transforms:
@@ -176,4 +176,15 @@ pipeline:
     - {type: Punctuate, config: {time: ts, unique: x}}
     - {type: WriteToJson, config: {path: out}}
 """
-    assert [node.type for node in read_template_text("t.yaml", text).nodes][1:3] == ["Shed", "Punctuate"]
+
+
+def test_both_stand_in_chains():
+    assert [node.type for node in read_template_text("t.yaml", CHAIN).nodes][1:3] == ["Shed", "Punctuate"]
+
+
+def test_check_shows_what_is_shed_and_said(tmp_path):
+    (tmp_path / "t.yaml").write_text(CHAIN)
+    done = call("check", tmp_path / "t.yaml")
+    assert done.exit_code == 0, done.output
+    for line in ("time: rows.ts (in ms)", "shedding: random (", "disorder: max", "punctuations: ts, pattern, x"):
+        assert line in done.output

@@ -16,8 +16,8 @@ in the order in which they reach the stateful step; ``idle_timeout`` says when t
 silent. A result has the Beam timestamp of the rows that completed it; its own time is the column ``ts``. When
 the watermark reaches the end of a Beam window, everything held in it is released.
 
-In Beam YAML, with ``SlidingWindowJoin: slackwater.transforms.beam.SlidingWindowJoin`` under the transforms of
-a provider of type python, a transform called ``joined`` is read as ``joined``, ``joined.late`` and so on.
+In Beam YAML, the file that ``slackwater providers`` names is included under ``providers``, and a transform called
+``joined`` is read as ``joined``, ``joined.late`` and so on. ``docs/transforms.md`` describes them all.
 """
 
 from slackwater.transforms.beam.arrow import ArrowBatchCoder

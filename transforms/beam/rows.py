@@ -147,17 +147,24 @@ class RowReader:
     def read(self, rows: Sequence[Any], place: int) -> pa.RecordBatch:
         """Return the rows as a batch; ``place`` is the number of the first one, for messages."""
         names = self._schema.names
+        columns: Sequence[Sequence[Any]]
         if isinstance(rows[0], Mapping):
             columns = [[row.get(name) for row in rows] for name in names]
+        elif list(getattr(rows[0], "_fields", ())) == names:
+            columns = list(zip(*rows, strict=True))
         else:
             columns = [list(map(attrgetter(name), rows)) for name in names]
         arrays = [self._array(field, values, place) for field, values in zip(self._schema, columns, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, field: pa.Field, values: Sequence[Any], place: int) -> pa.Array:
-        """Return a column; what Arrow cannot read at once is looked at value by value."""
-        with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
-            return pa.array(values, field.type)
+        """Return a column; what Arrow does not read at once is looked at value by value.
+
+        Beam's timestamps it would read, as whole seconds in whatever unit the column has.
+        """
+        if not pa.types.is_timestamp(field.type):
+            with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+                return pa.array(values, field.type)
         try:
             if pa.types.is_timestamp(field.type) and any(isinstance(value, Timestamp) for value in values):
                 micros = [None if value is None else value.micros for value in values]
