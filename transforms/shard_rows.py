@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -111,8 +111,11 @@ class ShardRows:
                 archive.keep(i, seq)
             store.keep(seq)
 
-    def forget_texts(self, held_by: list[tuple[Int8s, Int64s]]) -> None:
-        """Forget texts that no row has, and none of the cells that others hold, given with their inputs."""
+    def forget_texts(self, held_by: Iterable[tuple[Int8s, Int64s]]) -> None:
+        """Forget texts that no row has, and none of the cells that others hold, given with their inputs.
+
+        Where there are no texts, nobody is asked.
+        """
         if not self._encoder.dictionary.size:
             return
         filled = zip(self._counts_as, self.stores, strict=True)
