@@ -6,7 +6,7 @@ It has the interface of ``operator.Operator``, and engines drive either in the s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.aggregating import AFTER, AggregatePlan
 from slackwater.transforms.evaluate import evaluate, truth
 from slackwater.transforms.group_index import GroupIndex
+from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.intake import Chunk, Intake
 from slackwater.transforms.outputs import Outputs, late_batch
 from slackwater.transforms.pacing import Pacing
@@ -27,7 +28,7 @@ _LEAST_GROUPS: Final = 1 << 12
 """Groups below which none is forgotten."""
 
 
-class Aggregator:
+class Aggregator(InMemoryOperator):
     """One shard of a sliding window aggregate (ADC, Li et al.).
 
     A row is placed in the record store when it arrives. The disorder strategy's bound, made monotone, is the
@@ -101,18 +102,6 @@ class Aggregator:
             started = self._deliver(out, complete, np.empty(0, np.int64), started)
         self._pacing.finish(out)
         return out
-
-    def finishing(self) -> Iterator[Outputs]:
-        """As ``finish``, which fits into memory."""
-        yield self.finish()
-
-    def close(self) -> None:
-        """Nothing is on disk."""
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the user should know of the data, at most one line of each kind."""
-        return self._intake.warnings
 
     @property
     def nbytes(self) -> int:

@@ -6,7 +6,7 @@ It has the interface of ``operator.Operator``, and engines drive either in the s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,13 @@ from slackwater.plugins.contract import NEVER, Snapshot
 from slackwater.transforms import ipc
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.choosing import ChooseValuesPlan
+from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.intake import Chunk, Intake
 from slackwater.transforms.outputs import Outputs, late_batch
 from slackwater.transforms.static_join import ValueCounts
 
 
-class ValueChooser:
+class ValueChooser(InMemoryOperator):
     """Which tuples to request when not all can be (SAJ 3): summaries in, values and numbers out at the end.
 
     Rows of a value add up. A row without value, or whose count is no number from 0 on, is a ``bad_record``.
@@ -89,18 +90,6 @@ class ValueChooser:
             self.accounting.results += batch.num_rows
             self.seconds["materialise"] += time.perf_counter() - started
         return out
-
-    def finishing(self) -> Iterator[Outputs]:
-        """As ``finish``, which fits into memory."""
-        yield self.finish()
-
-    def close(self) -> None:
-        """Nothing is on disk."""
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the user should know of the data, at most one line of each kind."""
-        return self._intake.warnings
 
     @property
     def nbytes(self) -> int:

@@ -6,7 +6,7 @@ It has the interface of ``operator.Operator``, and engines drive either in the s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from slackwater.plugins.contract import NEVER, Int64s, Snapshot
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.closing import CLOSED_BY, PUNCTUATIONS, ROWS, GroupClosePlan
 from slackwater.transforms.group_store import Closed, GroupStore
+from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.intake import Chunk, Intake
 from slackwater.transforms.kernels import closing as kernel
 from slackwater.transforms.outputs import Outputs, late_batch
@@ -25,7 +26,7 @@ from slackwater.transforms.waiting import Waiting
 _REASONS: Final = {kernel.VIOLATES: "punctuation_violated", kernel.TOO_LATE: "too_late"}
 
 
-class GroupCloser:
+class GroupCloser(InMemoryOperator):
     """One shard of GroupClose: a group leaves when nothing more can come for it (PWJoin sec. 1.2).
 
     A punctuation at time p closes the groups that it covers once a row after p has come, as rows at p belong
@@ -94,26 +95,19 @@ class GroupCloser:
         self._deliver(out, self._store.finish(self._waiting.take(np.array([np.iinfo(np.int64).max]))))
         return out
 
-    def finishing(self) -> Iterator[Outputs]:
-        """As ``finish``, which fits into memory."""
-        yield self.finish()
-
-    def close(self) -> None:
-        """Nothing is on disk."""
-
     @property
     def warnings(self) -> list[str]:
         """What the user should know of the data, at most one line of each kind."""
         others = sorted(self._reader.others)
         if not others:
-            return self._intake.warnings
+            return super().warnings
         by = ", ".join(self._plan.by)
         fault = (
             f"punctuations that name {', '.join(others)} close no group, as groups are by {by} alone; add the "
             f"column to by, or, if it always has the value of another, say so with same: {{{others[0]}: "
             f"{self._plan.by[0]}}}"
         )
-        return [*self._intake.warnings, fault]
+        return [*super().warnings, fault]
 
     @property
     def nbytes(self) -> int:

@@ -6,7 +6,7 @@ It has the interface of ``operator.Operator``, and engines drive either in the s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from slackwater.plugins.contract import NEVER, Bools, Float64s, Snapshot, Tuples
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import CellEncoder
+from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.input_queue import LIVE_NANOS, Arrived, InputQueue
 from slackwater.transforms.intake import Chunk, Intake, Refused
 from slackwater.transforms.load_shedding import ShedPlan
@@ -21,7 +22,7 @@ from slackwater.transforms.outputs import Outputs, late_batch
 from slackwater.transforms.reordering import PassOnLogic
 
 
-class LoadShedder:
+class LoadShedder(InMemoryOperator):
     """One shard of Shed: a queue that is served at a given rate (SAJ 2.3, slow CPU).
 
     A row that finds the queue empty and the last one served passes at once; others wait, and pass in order of
@@ -70,18 +71,6 @@ class LoadShedder:
         out = Outputs.empty()
         self._pass_on(out, [(self._waiting.drain(), [])])
         return out
-
-    def finishing(self) -> Iterator[Outputs]:
-        """As ``finish``, which fits into memory."""
-        yield self.finish()
-
-    def close(self) -> None:
-        """Nothing is on disk."""
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the user should know of the data, at most one line of each kind."""
-        return self._intake.warnings
 
     @property
     def nbytes(self) -> int:
