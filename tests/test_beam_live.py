@@ -13,7 +13,14 @@ from live_cases import LOOK, SCHEMA, Clock, Rows, Watermark, play, row
 from slackwater.plugins.checks import sample_setting
 from slackwater.plugins.contract import Arrivals
 from slackwater.plugins.disorder.drop_ratio import DropRatio
-from slackwater.transforms.beam import GroupClose, Reorder, SlidingWindowAggregate, SlidingWindowJoin
+from slackwater.transforms.beam import (
+    GroupClose,
+    Punctuate,
+    Reorder,
+    Shed,
+    SlidingWindowAggregate,
+    SlidingWindowJoin,
+)
 
 pytestmark = pytest.mark.beam
 AHEAD = Rows("b", [row(i, ts, at=ts + 10, w=ts) for i, ts in enumerate(range(0, 900, 100))])
@@ -169,6 +176,24 @@ def test_reorder_lets_rows_go_in_order_as_they_come() -> None:
     seen = play(one_by_one(rows), Reorder(time="ts", disorder=disorder).with_schema(SCHEMA), names=("a",))
     assert [[r["id"] for r in looked["out"]] for looked in seen] == [[], [2], [], [1], [], [3, 4]]
     assert [r["ts"] for r in seen[4]["late"]] == [11]
+
+
+def test_punctuations_leave_with_the_rows_that_they_follow_from() -> None:
+    rows = [row(1, 20), row(2, 10), row(3, 25), row(4, 31), row(2, 50)]
+    given = Punctuate(time="ts", unique="id", disorder={"strategy": "fixed", "slack": "10ms"}).with_schema(SCHEMA)
+    seen = play(one_by_one(rows), given, names=("a",))
+    assert [[r["id"] for r in looked["out"]] for looked in seen] == [[], [2], [], [1], [3, 4], []]
+    assert [[r["id"] for r in looked["punctuations"]] for looked in seen] == [[], [2], [], [1], [3, 4], []]
+    assert [r["reason"] for r in seen[-1]["late"]] == ["punctuation_violated"], "2 was said to be over"
+
+
+def test_rows_pass_at_their_rate_or_when_nothing_more_comes() -> None:
+    rows = [row(1, 0, w=5), row(2, 10, w=1), row(3, 20, w=9), row(4, 1500, w=2)]
+    worth = {"strategy": "prob", "weight": "w"}
+    given = Shed(time="ts", rate=1, queue=1, shedding=worth, idle_timeout="1h").with_schema(SCHEMA)
+    seen = play([*one_by_one(rows), Clock(2 * 3600), LOOK], given, names=("a",))
+    assert [[r["id"] for r in looked["out"]] for looked in seen] == [[1], [], [], [3], [4], []]
+    assert [[json.loads(r["row"])["id"] for r in looked["late"]] for looked in seen] == [[], [], [2], [], [], []]
 
 
 def test_an_extent_comes_out_when_the_slack_has_passed_it_or_the_input_is_idle() -> None:

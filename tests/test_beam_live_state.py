@@ -324,6 +324,8 @@ def test_beam_is_told_what_happens() -> None:
     assert spread["slack_ms"].max == spread["slack_ms"].min == 30
     assert 0 < spread["recall_ppm"].max <= 1_000_000
     assert 0 < spread["state_tuples"].max <= 500 < spread["state_bytes"].max
+    now = {found.key.metric.name: found.committed.value for found in query["gauges"]}
+    assert set(now) == {f"{name}_now" for name in spread} and now["slack_ms_now"] == 30
 
 
 def test_what_cannot_be_live_is_refused() -> None:

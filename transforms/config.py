@@ -191,6 +191,8 @@ class ShedConfig(OperatorConfig):
     where: str | None = None
     """condition in SQL that a row and its partners meet, such as rows.id = partners.id, for strategies that go by
     what a row may find"""
+    idle_timeout: Duration | None = None
+    """in live runs, how long inputs may be silent before all rows that wait pass; default: for ever"""
 
 
 class AggregateConfig(DisorderConfig):

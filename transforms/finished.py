@@ -24,10 +24,10 @@ def finished_batch(plan: JoinPlan, encoder: CellEncoder, finished: Sequence[Fini
     A value is shown as it is, a range as ``{"from": 1, "to": 9}``, both ends inclusive, null where it is open.
     """
     ts, low = (np.concatenate([getattr(part, name) for part in finished]) for name in ("ts", "values"))
-    high = np.concatenate([part.values[:, 0] if part.high is None else part.high for part in finished])
-    wide = low[:, 0] != high
     patterns = _patterns(plan, encoder, finished[0].classes, low)
-    if wide.any():
+    if any(part.high is not None for part in finished):
+        high = np.concatenate([part.values[:, 0] if part.high is None else part.high for part in finished])
+        wide = low[:, 0] != high
         ranges = _range_patterns(plan, encoder, finished[0].classes[0], low[wide, 0], high[wide])
         patterns = pc.replace_with_mask(patterns, pa.array(wide), ranges)
     return pa.RecordBatch.from_arrays([pa.array(ts, pa.int64()), patterns], schema=PUNCTUATION_SCHEMA)

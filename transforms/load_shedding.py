@@ -48,6 +48,7 @@ def bind_shed(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> ShedPlan:
             arrival=config.arrival,
             where=config.where,
             shedding=config.shedding,
+            idle_timeout=config.idle_timeout,
             window={"size": f"1{unit}"},
         ),
         schemas=dict(schemas),

@@ -396,4 +396,4 @@ class Operator:
         self._rows.keep(self._rows.needed(self._buffer.held(), self._join.held()), self._archive)
         holders: list[Any] = [self._disorder] if self._shows_cells else []
         holders += [self._shadow, *([] if self._promises is None else [self._promises, self._join])]
-        self._rows.forget_texts([part.held_cells() for part in holders if hasattr(part, "held_cells")])
+        self._rows.forget_texts(part.held_cells() for part in holders if hasattr(part, "held_cells"))

@@ -1,7 +1,8 @@
 """What joins report to Beam's metrics, in the namespace ``slackwater``.
 
 Counters ``results`` and ``late_<reason>``, shed rows included; distributions over all shards and steps of
-``slack_ms`` (K), ``recall_ppm`` (the estimate, in parts per million), ``state_tuples`` and ``state_bytes``.
+``slack_ms`` (K), ``recall_ppm`` (the estimate, in parts per million), ``state_tuples`` and ``state_bytes``;
+gauges of the same with ``_now`` at the end, as the shard that reported last has them.
 Live joins also count ``journal_read``, ``journal_written`` and ``journal_stored``, in bytes: what was read from
 the state that Beam keeps, what was written to it, and what there was to read, each added up over all steps.
 """
@@ -41,6 +42,7 @@ def report(account: Accounting, nanos_per_tick: int, nbytes: int, before: Accoun
     for name, value in measured.items():
         if value is not None:
             Metrics.distribution(NAMESPACE, name).update(round(value))
+            Metrics.gauge(NAMESPACE, f"{name}_now").set(round(value))
 
 
 def report_journal(opened: Opened[Any]) -> None:

@@ -39,6 +39,8 @@ class Punctuate(OperatorTransform):
         disorder: Disorder strategy and its options, such as {strategy: fixed, slack: 2s}.
         guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
         metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
+        idle_timeout: In live runs, how long an input may be silent before nothing is held back for it any more;
+            default is for ever.
         error_handling: {output: name} calls the output late by another name, as Beam YAML has it for rows that
             could not be processed; something must read it.
 
@@ -63,6 +65,7 @@ class Punctuate(OperatorTransform):
         disorder: dict[str, Any] | None = None,
         guard: dict[str, Any] | None = None,
         metrics: str | None = None,
+        idle_timeout: str | None = None,
         error_handling: dict[str, str] | None = None,
     ) -> None:
         super().__init__(locals())

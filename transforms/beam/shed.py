@@ -34,6 +34,8 @@ class Shed(OperatorTransform):
             the runner delivers the rows, which only in-process runners keep.
         arrival_unit: Unit of an arrival column of integers; default is the unit of the event times.
         time_unit: Unit of integer event times: s, ms, us or ns.
+        idle_timeout: In live runs, how long inputs may be silent before all rows that wait pass; default is for
+            ever.
         error_handling: {output: name} calls the output late by another name, as Beam YAML has it for rows that
             could not be processed; something must read it.
 
@@ -55,6 +57,7 @@ class Shed(OperatorTransform):
         arrival: Any = None,
         arrival_unit: str | None = None,
         time_unit: str = "ms",
+        idle_timeout: str | None = None,
         error_handling: dict[str, str] | None = None,
     ) -> None:
         super().__init__(locals())

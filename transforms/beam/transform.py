@@ -9,7 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.typehints.decorators import no_annotations
 
-from slackwater.transforms.beam.join import join_batches, refuse_unbounded
+from slackwater.transforms.beam.join import join_batches
 from slackwater.transforms.beam.outputs import MAIN, JoinOutputs
 from slackwater.transforms.beam.rows import (
     RowReader,
@@ -77,7 +77,6 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
     def expand(self, given: Any) -> JoinOutputs:
         inputs = self.named(given)
         refuse_streaming_on_spark(inputs)
-        refuse_unbounded(inputs)
         schemas = {name: self._row_schema(name, rows.element_type) for name, rows in inputs.items()}
         plan = self.bind({name: schema.arrow for name, schema in schemas.items()}, inputs)
         readers = {
