@@ -324,10 +324,10 @@ def step(  # type: ignore[no-untyped-def]
     search, scratch = borrowed(search), borrowed(scratch)
     out_rows, out_probe = borrowed(out_rows), borrowed(out_probe)
     out = borrowed_out(out)
-    ranged = False
-    for j in range(values.n_ranges.size):
+    ranged = values.n_ranges[0] > 0
+    for j in range(1, values.n_ranges.size):
         ranged = ranged or values.n_ranges[j] > 0
-    n_out = 0
+    n_out = np.int64(0)
     p = first
     k = start
     last = end == released[2].size

@@ -8,6 +8,7 @@ until it is due or these are swept.
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
@@ -223,7 +224,7 @@ def step(  # type: ignore[no-untyped-def]
     shed = Shed(heaps, previous, ordinal, arrived, dead, ranks, limit, live, gone, n_gone)
     m = inputs.shape[0]
     shared = heaps.size.size == 1
-    n_out = 0
+    n_out = np.int64(0)
     for k in range(start, end):
         i = tuple_input[k]
         ts = tuple_ts[k]

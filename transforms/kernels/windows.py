@@ -15,6 +15,7 @@ line, and a kernel that passes a handful of arrays does not pay for counting ref
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
 
 from slackwater.transforms.kernels import predicate
@@ -177,7 +178,7 @@ def _enumerate(  # type: ignore[no-untyped-def]
     m = search.shape[0] - 1
     last = steps.shape[1] - 1
     found = 0
-    d = 0
+    d = np.int64(0)
     search[0, SIZE] = 0
     search[0, AT] = 0
     while d >= 0:
@@ -251,7 +252,7 @@ def first_group(slots, groups, table, inputs, steps, indexes, first_cell, i, slo
     """Bind a placed tuple; return the group that its first step joins it with, or NONE."""
     for j in range(inputs.shape[0]):
         search[j, BOUND] = slot
-    return lookup_group(slots, groups, table, steps, indexes, first_cell, i, 0, search)
+    return lookup_group(slots, groups, table, steps, indexes, first_cell, i, np.int64(0), search)
 
 
 # fmt: off
@@ -265,7 +266,7 @@ def probe_group(  # type: ignore[no-untyped-def]
     if inputs[i, MULTIPLY_FROM] == 0:
         found = groups[g, COUNT]
         if inputs.shape[0] > 2:
-            found *= _product(slots, groups, table, steps, indexes, first_cell, i, 1, search)
+            found *= _product(slots, groups, table, steps, indexes, first_cell, i, np.int64(1), search)
         return found
     search[0, CURSOR] = groups[g, HEAD]
     return _enumerate(
@@ -294,7 +295,8 @@ def qualify(slots, program, first_cell, first, stop, i, slot, search, scratch): 
     search[0, CANDIDATES] = slot
     for j in range(search.shape[0] - 1):
         search[j, BOUND] = slot
-    return passing(slots, program, first_cell, first, stop, i, 0, 1, search, scratch) == 1
+    one = np.int64(1)
+    return passing(slots, program, first_cell, first, stop, np.int64(i), one - 1, one, search, scratch) == 1
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -347,7 +349,8 @@ def step(  # type: ignore[no-untyped-def]
     out_rows, out_probe = borrowed(out_rows), borrowed(out_probe)
     m = inputs.shape[0]
     probing = out_probe.size > 0
-    n_out = 0
+    # A constant has a type of its own, for which Numba would compile all that it is passed to once more.
+    n_out = np.int64(0)
     for k in range(start, end):
         i = tuple_input[k]
         ts = tuple_ts[k]
