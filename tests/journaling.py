@@ -36,7 +36,7 @@ class MemoryStore:
 
     def __init__(self, skips: bool = True) -> None:
         self.content = Content()
-        self._skips = skips
+        self.chooses = skips
 
     @contextmanager
     def bundle(self) -> Iterator[None]:
@@ -54,14 +54,15 @@ class MemoryStore:
 
     def log(self, first: int) -> Iterable[bytes]:
         """Newest first: an engine need not keep the order."""
-        return [entry for number, entry in reversed(self.content.log) if number >= first or not self._skips]
+        return [entry for number, entry in reversed(self.content.log) if number >= first or not self.chooses]
 
     def put_summary(self, summary: bytes) -> None:
         self.content.summary = summary
 
-    def put_base(self, base: bytes) -> None:
+    def put_base(self, base: bytes, gone: range) -> None:
         self.content.base = base
-        self.content.log.clear()
+        left = [(number, entry) for number, entry in self.content.log if number not in gone]
+        self.content.log = left if self.chooses else []
 
     def append(self, number: int, entry: bytes) -> None:
         self.content.log.append((number, entry))

@@ -4,7 +4,8 @@ A shard is deterministic: given the same input, it is in the same state. So a bu
 given, and appends it to the log. When the log has grown to ``GROWTH`` times the last snapshot, and to
 ``LEAST_LOG``, the next bundle writes a snapshot instead, the new base, and the log begins anew. What is written
 is therefore proportional to the input, whatever the window, and what there is to read is proportional to the
-state.
+state. A store that can choose keeps the log before the base too, until the next one, so that a process that is a
+few entries behind need not read a base.
 
 Rows kept by time bucket would be written once too, but they are not all that a shard holds: there are heaps,
 counts, dictionaries, and what strategies have learned. Each strategy would need a way of its own to tell what
@@ -41,6 +42,9 @@ _HEAD: Final = Struct("<q8s8s")
 class ShardStore(Protocol):
     """Where an engine keeps the state of one shard. Writes take effect together, or not at all."""
 
+    chooses: bool
+    """Whether entries are read and dropped one by one; else it is all or none."""
+
     def summary(self) -> bytes | None:
         """What was last put, or None if nothing ever was."""
 
@@ -48,13 +52,13 @@ class ShardStore(Protocol):
         """What was last put."""
 
     def log(self, first: int) -> Iterable[bytes]:
-        """Entries with numbers from ``first`` on, in any order; a store that cannot choose gives all."""
+        """Entries with numbers from ``first`` on, in any order; all of them if the store cannot choose."""
 
     def put_summary(self, summary: bytes) -> None:
         """Replace the summary: a few hundred bytes."""
 
-    def put_base(self, base: bytes) -> None:
-        """Replace the base, and drop the log."""
+    def put_base(self, base: bytes, gone: range) -> None:
+        """Replace the base, and drop the entries with these numbers; all of them if the store cannot choose."""
 
     def append(self, number: int, entry: bytes) -> None:
         """Add an entry to the log."""
@@ -194,6 +198,9 @@ class _Summary(NamedTuple):
     """Number of the version of which the base is; 0 as long as there is none."""
     base_bytes: int
     log_bytes: int
+    """Of the entries since the base."""
+    kept: int
+    """Number of the version from which all entries are there."""
     notes: dict[str, Any]
 
     def dumps(self) -> bytes:
@@ -214,9 +221,9 @@ class Opened(Generic[T]):
         self, shards: Shards[T], key: Hashable, store: ShardStore, summary: bytes | None, least_log: int
     ) -> None:
         self._shards, self._key, self._store, self._least_log = shards, key, store, least_log
-        self._found = _Summary.loads(summary) if summary else _Summary(NEW, 0, 0, 0, {})
+        self._found = _Summary.loads(summary) if summary else _Summary(NEW, 0, 0, 0, 0, {})
         self._given: list[bytes | None] = []
-        self._over = False
+        self._over = self._goes = False
         self.notes: dict[str, Any] = dict(self._found.notes)
         """Small things that an engine keeps beside the shard: numbers and texts."""
         self.read_bytes = len(summary or b"")
@@ -231,7 +238,7 @@ class Opened(Generic[T]):
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of base and log; once the shard has been left, as they are then."""
+        """Bytes of the base and of the log since; once the shard has been left, as they are then."""
         return self._found.base_bytes + self._found.log_bytes
 
     def log(self, given: bytes | None) -> None:
@@ -242,12 +249,16 @@ class Opened(Generic[T]):
         """Say that the shard is over: its state is dropped when it is left."""
         self._over = True
 
+    def let_go(self) -> None:
+        """Say that this process is not to hold the shard once it has been left."""
+        self._goes = True
+
     def missed_since(self, version: Version) -> list[bytes] | None:
         """Return what was given after a version; None if that is none of those that led to the present one."""
         now = self._found.version
         if version == now:
             return []
-        if not self._found.base <= version.number < now.number:
+        if not self._found.kept <= version.number < now.number:
             return None
         entries = self._entries(version)
         return [entry.given for entry in entries] if _leads(version, entries, now) else None
@@ -290,7 +301,10 @@ class Opened(Generic[T]):
             self.shard.close()
         else:
             self._commit()
-            self._shards.put(self._key, self._found.version, self.shard)
+            if self._goes:
+                self.shard.close()
+            else:
+                self._shards.put(self._key, self._found.version, self.shard)
 
     def _commit(self) -> None:
         found = self._found
@@ -300,21 +314,26 @@ class Opened(Generic[T]):
         for given in self._given:
             follows, version = version.token, version.next()
             entries.append((version.number, _Entry(version, follows, given or b"").dumps()))
-        log_bytes = found.log_bytes + sum(len(entry) for _, entry in entries)
-        if None in self._given or log_bytes > max(GROWTH * found.base_bytes, self._least_log):
-            base = snapshots.dumps(self.shard.snapshot())
-            self._store.put_base(base)
-            self.written_bytes += len(base)
-            found = found._replace(base=version.number, base_bytes=len(base), log_bytes=0)
-        else:
-            for number, entry in entries:
-                self._store.append(number, entry)
-            self.written_bytes += log_bytes - found.log_bytes
-            found = found._replace(log_bytes=log_bytes)
+        new_bytes = sum(len(entry) for _, entry in entries)
+        found = found._replace(log_bytes=found.log_bytes + new_bytes)
+        if None in self._given or found.log_bytes > max(GROWTH * found.base_bytes, self._least_log):
+            found = self._put_base(found, version, new_bytes)
+        for number, entry in entries if found.kept < version.number else ():
+            self._store.append(number, entry)
+            self.written_bytes += len(entry)
         self._found = found._replace(version=version, notes=self.notes)
         summary = self._found.dumps()
         self._store.put_summary(summary)
         self.written_bytes += len(summary)
+
+    def _put_base(self, found: _Summary, version: Version, new_bytes: int) -> _Summary:
+        """Write a snapshot; keep the log before it, unless what has been given now takes more than a snapshot."""
+        base = snapshots.dumps(self.shard.snapshot())
+        leads_on = self._store.chooses and None not in self._given and new_bytes < len(base)
+        kept = found.base if leads_on else version.number
+        self._store.put_base(base, range(found.kept + 1, min(kept, found.version.number) + 1))
+        self.written_bytes += len(base)
+        return found._replace(base=version.number, base_bytes=len(base), log_bytes=0, kept=kept)
 
 
 def _leads(start: Version, entries: list[_Entry], end: Version) -> bool:

@@ -44,6 +44,8 @@ _END, _EXPIRED = "end", "expired"
 class BeamStore:
     """The state of one shard as Beam keeps it; a bag gives its elements in any order, and all or none."""
 
+    chooses = False
+
     def __init__(self, summary: Any, base: Any, log: Any) -> None:
         self._summary, self._base, self._log = summary, base, log
 
@@ -61,7 +63,7 @@ class BeamStore:
     def put_summary(self, summary: bytes) -> None:
         self._summary.write(summary)
 
-    def put_base(self, base: bytes) -> None:
+    def put_base(self, base: bytes, gone: range) -> None:
         self._base.clear()
         self._log.clear()
         for place, start in enumerate(range(0, len(base), _PART)):
