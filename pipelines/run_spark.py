@@ -50,8 +50,14 @@ from slackwater.transforms.spark.packing import (
     from_blob,
     shard_keys,
 )
-from slackwater.transforms.spark.session import PACKED_CONF, STREAMING_CONF, require_java, start_session
-from slackwater.transforms.spark.shard import read_account
+from slackwater.transforms.spark.session import (
+    EMPTY_BATCHES,
+    PACKED_CONF,
+    STREAMING_CONF,
+    require_java,
+    start_session,
+)
+from slackwater.transforms.spark.state import Account, StateBytes, read_account
 
 ROWS_PER_BATCH: Final = 1 << 20
 """Rows of each input in a micro-batch: bounds memory, costs a few hundred milliseconds each."""
@@ -95,6 +101,8 @@ def run(
             own.stop()
     summary = summarise("spark", spark_run.joins, time.perf_counter() - started, spark_run.warnings)
     summary["startup_s"] = round(started - asked, 6)
+    given, read, written, _ = spark_run.state
+    summary["state_store"] = {"given_bytes": given, "read_bytes": read, "written_bytes": written}
     return summary
 
 
@@ -121,13 +129,15 @@ class SparkRun:
         self._progress = progress
         self._rows_per_batch = rows_per_batch
         self._session = session.newSession()
-        for key, value in (STREAMING_CONF | PACKED_CONF).items():
+        for key, value in (STREAMING_CONF | PACKED_CONF | {EMPTY_BATCHES: "false"}).items():
             self._session.conf.set(key, value)
         self._session.dataSource.register(JobSource)
         self._outlets: dict[Port, Outlets] = {}
         self._feeds: dict[Port, Feed] = {}
         self.joins: dict[str, tuple[JoinPlan, Accounting]] = {}
         self.warnings: list[str] = []
+        self.state = StateBytes()
+        """Of all shards and micro-batches."""
 
     def run(self) -> None:
         """Run every join and write every sink; on an error leave no half-written file."""
@@ -181,7 +191,7 @@ class SparkRun:
         self._session.conf.set("spark.sql.shuffle.partitions", str(partitions))
         feeds = [self._feed(node.inputs[label]) for label in plan.inputs]
         job = plan_job(feeds, plan, shard_keys(plan.config.shards, partitions), self._rows_per_batch)
-        accounts: dict[int, tuple[Accounting, list[str]]] = {}
+        accounts: dict[int, Account] = {}
         ports = {RESULT: Port(name), LATE: Port(name, "late"), METRICS: Port(name, "metrics")}
         ports |= {SYNC: Port(name, "syncs")} if "syncs" in plan.side_outputs else {}
         ports |= {PUNCTUATION: Port(name, "punctuations")} if "punctuations" in plan.side_outputs else {}
@@ -193,15 +203,16 @@ class SparkRun:
                 for shard, kind, blob in _in_order(batch.toArrow()):
                     if kind == ACCOUNT:
                         accounts[shard] = read_account(plan, blob.to_pybytes())
+                        self.state = self.state.plus(accounts[shard].state)
                     elif ports[kind] in self._outlets:
                         self._outlets[ports[kind]].write(from_blob(blob))
 
             self._query(name, job, join_packed(self._source(job), plan), write)
         total = Accounting(plan.inputs)
-        for account, _ in accounts.values():
-            total += account
+        for account in accounts.values():
+            total += account.accounting
         self.joins[name] = (plan, total)
-        said = dict.fromkeys(warning for _, warnings in accounts.values() for warning in warnings)
+        said = dict.fromkeys(warning for account in accounts.values() for warning in account.warnings)
         self.warnings += [f"{name}: {warning}" for warning in said]
 
     def _flatten(self, node: Node) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,30 @@ from spark_cases import NAMES, ROWS, bound, expected, rows_of, settings, star, s
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.pandas.types import from_arrow_schema as to_spark
+
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.operator import Operator
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of
 from slackwater.transforms.spark import sliding_window_join
+from slackwater.transforms.spark.state import read_account
 
 pytestmark = pytest.mark.spark
 
 
 def frame_rows(frame: Any) -> Counter[Any]:
     return rows_of([frame.toArrow()])
+
+
+def streams(spark: Any, paths: list[Path], pattern: str = "*.parquet") -> dict[str, Any]:
+    return {
+        name: spark.readStream.schema(to_spark(stream(0).schema))
+        .option("maxFilesPerTrigger", 1)
+        .option("pathGlobFilter", pattern)
+        .parquet(str(path))
+        for name, path in zip(NAMES, paths, strict=False)
+    }
 
 
 def drop_arrival(late: Counter[Any]) -> Counter[Any]:
@@ -66,13 +83,7 @@ def test_streaming_frames_keep_what_is_held_for_newer_rows(spark: Any, tmp_path:
         for k in range(3):
             os.utime(path / f"{k}.parquet", (1_700_000_000 + k,) * 2)
     case = settings(where="a.k = b.k", shards=2)
-    frames = {
-        name: spark.readStream.schema(spark.read.parquet(str(p)).schema)
-        .option("maxFilesPerTrigger", 1)
-        .parquet(str(p))
-        for name, p in zip(NAMES, paths, strict=False)
-    }
-    joined = sliding_window_join(frames, **case)
+    joined = sliding_window_join(streams(spark, paths), **case)
     out: dict[str, list[pa.Table]] = {"results": [], "late": []}
 
     def keep(batch: Any, number: int) -> None:
@@ -98,6 +109,92 @@ def test_streaming_frames_keep_what_is_held_for_newer_rows(spark: Any, tmp_path:
     assert drop_arrival(rows_of(out["late"])) <= drop_arrival(late)
     last = max(out["late"][-1]["arrival"].to_pylist())
     assert last > ROWS // 2, "arrivals are numbered on from micro-batch to micro-batch"
+
+
+def in_micro_batches(plan: JoinPlan, tables: list[pa.Table], files: int) -> Counter[Any]:
+    """Results of one operator per shard that is given a file of each input after the other."""
+    operators = [Operator(plan) for _ in range(plan.config.shards)]
+    results = []
+    for k in range(files):
+        sizes = [-(-table.num_rows // files) for table in tables]
+        parts = [t.slice(k * n, n).combine_chunks().to_batches()[0] for t, n in zip(tables, sizes, strict=True)]
+        for shard, operator in enumerate(operators):
+            of_shard = [b.filter(pa.array(shards_of(plan, i, b) == shard)) for i, b in enumerate(parts)]
+            arrivals = [arrival_numbers(plan, i, b) for i, b in enumerate(of_shard)]
+            results += operator.push(in_arrival_order(of_shard, arrivals)).results
+    return rows_of(results)
+
+
+def test_a_query_that_restarts_reads_the_state_and_goes_on(spark: Any, tmp_path: Path) -> None:
+    """Every run builds the join anew, so that no worker knows the shards."""
+    tables = [stream(i) for i in range(2)]
+    paths = write(tmp_path, tables, files=4)
+    case = settings(where="a.k = b.k", shards=2, arrival="arrived")
+    results: list[pa.Table] = []
+    read = []
+
+    def run(files: range) -> None:
+        for path in paths:
+            for k in files:
+                (path / f"{k}.parquet").rename(path / f"{k}.seen.parquet")
+                os.utime(path / f"{k}.seen.parquet", (1_700_000_000 + k,) * 2)
+        joined = sliding_window_join(streams(spark, paths, "*.seen.parquet"), **case)
+
+        def keep(batch: Any, number: int) -> None:
+            batch.persist()
+            results.append(joined.unpack(batch).results.toArrow())
+            blobs = batch.where("kind = 'account'").toArrow()["blob"].to_pylist()
+            read.append(sum(read_account(joined.plan, blob).state.read for blob in blobs))
+            batch.unpersist()
+
+        writer = joined.packed.writeStream.foreachBatch(keep).option(
+            "checkpointLocation", str(tmp_path / "state")
+        )
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run(range(2))
+    run(range(2, 4))
+    assert len(results) == 4
+    assert rows_of(results) == in_micro_batches(bound(tables, **case), tables, 4)
+    assert read[0] == 0
+    assert read[2] > 5_000
+
+
+def test_inputs_that_fall_silent_are_found_by_the_clock(spark: Any, tmp_path: Path) -> None:
+    tables = [stream(i) for i in range(2)]
+    paths = write(tmp_path, tables)
+    case = settings(where="a.k = b.k", shards=2, arrival="arrived", idle_timeout="1s")
+    joined = sliding_window_join(streams(spark, paths), **case)
+    everything = expected(bound(tables, **case), tables)[0]
+    found: list[pa.Table] = []
+
+    def keep(batch: Any, number: int) -> None:
+        found.append(joined.unpack(batch).results.toArrow())
+
+    query = (
+        joined.packed.writeStream.foreachBatch(keep)
+        .option("checkpointLocation", str(tmp_path / "state"))
+        .trigger(processingTime="200 milliseconds")
+        .start()
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while sum(part.num_rows for part in found) < everything.total() and time.monotonic() < deadline:
+            assert query.isActive
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    assert rows_of(found) == everything
+    assert found[0].num_rows < everything.total(), "the rest was held back until the inputs were idle"
+
+
+def test_timers_take_micro_batches_without_rows(spark: Any) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    frame = session.readStream.format("rate").load().selectExpr("timestamp AS ts", "value AS k")
+    case = settings(where="a.k = b.k", idle_timeout="1s")
+    with pytest.raises(ConfigError, match="idle_timeout: takes micro-batches without rows; set spark"):
+        sliding_window_join({"a": frame, "b": frame}, **case)
 
 
 def test_streaming_and_batch_frames_do_not_mix(spark: Any) -> None:

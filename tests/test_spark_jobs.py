@@ -15,39 +15,32 @@ pytest.importorskip("pyspark")
 
 from slackwater.pipelines.graph import Create, Read
 from slackwater.pipelines.spark_source import Feed, Job, plan_job
+from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.replay import in_arrival_order
-from slackwater.transforms.spark.packing import (
-    ACCOUNT,
-    LATE,
-    RESULT,
-    Packed,
-    _spark_hash,
-    from_blob,
-    shard_keys,
-)
-from slackwater.transforms.spark.shard import Shard, read_account
+from slackwater.transforms.spark.packing import Packed, _spark_hash, from_blob, shard_keys
+from slackwater.transforms.spark.shard import Given, Shard
 
 
 def replay(job: Job) -> tuple[Counter[Any], Counter[Any], int]:
     """Run a job as Spark does, every shard written to bytes and read back after each micro-batch."""
     assert job.plan is not None
     saved: dict[int, bytes] = {}
-    out: dict[str, list[pa.RecordBatch]] = {RESULT: [], LATE: []}
+    results: list[pa.RecordBatch] = []
+    late: list[pa.RecordBatch] = []
     received = 0
     for tasks in job.pieces():
         packed = [row for task in reversed(tasks) for batch in job.read(*task) for row in batch.to_pylist()]
         for key in job.keys:
-            shard = Shard.restore(job.plan, saved[key]) if key in saved else Shard(job.plan)
+            shard = Shard(job.plan, snapshots.loads(saved[key]) if key in saved else None)
             rows = [Packed(r["input"], r["place"], r["blob"]) for r in packed if r["shard"] == key]
-            for kind, blob in shard.take(rows):
-                if kind != ACCOUNT:
-                    out[kind].append(from_blob(blob))
-                elif shard.ended:
-                    received += int(read_account(job.plan, blob)[0].received.sum())
-            saved[key] = shard.snapshot()
-    return rows_of(out[RESULT]), rows_of(out[LATE]), received
+            for outputs in shard.take(Given(rows, 0)):
+                results += outputs.results
+                late += outputs.late
+            received += int(shard.accounting.received.sum()) if shard.ended else 0
+            saved[key] = snapshots.dumps(shard.snapshot())
+    return rows_of(results), rows_of(late), received
 
 
 @pytest.mark.parametrize(
@@ -115,7 +108,7 @@ def test_inputs_in_file_order_never_wait(tmp_path: Path) -> None:
     shard = Shard(plan)
     for tasks in job.pieces():
         packed = [row for task in tasks for batch in job.read(*task) for row in batch.to_pylist()]
-        list(shard.take(Packed(r["input"], r["place"], r["blob"]) for r in packed))
+        list(shard.take(Given([Packed(r["input"], r["place"], r["blob"]) for r in packed], 0)))
         assert shard._waiting == [None, None]
     assert shard.ended
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from slackwater.plugins.clock import now_nanos
 from slackwater.transforms.aggregating import bind_aggregate
 from slackwater.transforms.archive_directory import prepare
 from slackwater.transforms.choosing import bind_choose_values
@@ -49,7 +50,9 @@ from slackwater.transforms.spark.packing import (
     shard_keys,
 )
 from slackwater.transforms.spark.processor import JoinProcessor
-from slackwater.transforms.spark.shard import Shard
+from slackwater.transforms.spark.session import EMPTY_BATCHES
+from slackwater.transforms.spark.shard import Given, Shard
+from slackwater.transforms.spark.state import Output, account_of, as_blobs
 
 PACK_ROWS: Final = 1 << 17
 _PARTITION: Final = "__partition"
@@ -96,9 +99,11 @@ def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> Jo
 
     Streaming: rows of one micro-batch have arrived before those of the next; within a micro-batch they are
     taken in the order of the ``arrival`` column, else in the order in which Spark reads them, inputs taking
-    turns. What is held back for order stays in the state until newer rows release it. Needs the RocksDB state
-    store (``spark.sql.streaming.stateStore.providerClass``); the number of shuffle partitions at the time of
-    the call should be that of the query.
+    turns. What is held back for order stays in the state until newer rows release it, or until an input has
+    been silent for ``idle_timeout``; with that setting Spark makes micro-batches without rows too, and a query
+    with the trigger ``availableNow`` does not end. Needs the RocksDB state store
+    (``spark.sql.streaming.stateStore.providerClass``); the number of shuffle partitions at the time of the call
+    should be that of the query.
 
     Batch: everything is one finite input, and everything held is released at its end. A shard's rows must fit
     into a worker's memory.
@@ -227,24 +232,36 @@ def _schemas(streams: Mapping[str, DataFrame]) -> dict[str, pa.Schema]:
 
 def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
     """Pack the inputs by shard, run the shards, and take their outputs apart."""
-    partitions = int(next(iter(streams.values())).sparkSession.conf.get("spark.sql.shuffle.partitions"))
+    first = next(iter(streams.values()))
+    session = first.sparkSession
+    partitions = int(session.conf.get("spark.sql.shuffle.partitions"))
+    timers = first.isStreaming and plan.config.idle_timeout is not None
+    if timers and session.conf.get(EMPTY_BATCHES) == "false":
+        fault = f"takes micro-batches without rows; set {EMPTY_BATCHES} to true, or leave it out"
+        raise ConfigError(fault, "idle_timeout")
     keys = shard_keys(plan.config.shards, partitions)
     packed = [
         streams[name].withColumn(_PARTITION, F.spark_partition_id()).mapInArrow(_packer(plan, i, keys), PACKED)
         for i, name in enumerate(plan.inputs)
     ]
-    return unpack(join_packed(reduce(DataFrame.union, packed), plan), plan)
+    return unpack(join_packed(reduce(DataFrame.union, packed), plan, timers), plan)
 
 
-def join_packed(packed: DataFrame, plan: JoinPlan) -> DataFrame:
+def join_packed(packed: DataFrame, plan: JoinPlan, timers: bool = False) -> DataFrame:
     """Join rows of ``packing.PACKED``; return rows of ``packing.OUTPUT``.
 
     Of a streaming DataFrame, inputs end when their marks say so; of a batch DataFrame, with the last row.
+
+    Args:
+        packed: the rows.
+        plan: the join.
+        timers: whether to let Spark call shards by the clock, for inputs that fall idle. Spark then makes
+            micro-batches without rows too, so that a query with the trigger ``availableNow`` does not end.
     """
     shards = packed.groupBy("shard")
     if packed.isStreaming:
-        processor = JoinProcessor(plan, uuid.uuid4().hex)
-        return shards.transformWithState(processor, OUTPUT, "Append", "None")
+        processor = JoinProcessor(plan, uuid.uuid4().hex, timers)
+        return shards.transformWithState(processor, OUTPUT, "Append", "ProcessingTime" if timers else "None")
     return shards.applyInArrow(_whole_shard(plan), OUTPUT)
 
 
@@ -318,12 +335,12 @@ def _whole_shard(plan: JoinPlan) -> Callable[[Any, Batches], Batches]:
 
     def replay(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         shard_key = key[0].as_py()
-        rows = (
+        rows = [
             Packed(which.as_py(), place.as_py(), blob.as_buffer())
             for batch in batches
             for which, place, blob in zip(batch["input"], batch["place"], batch["blob"], strict=True)
-        )
-        for number, (kind, blob) in enumerate(Shard(plan, number=shard_key).take(rows, last=True)):
+        ]
+        for number, (kind, blob) in enumerate(_all_of(Shard(plan, number=shard_key), rows)):
             columns = [
                 pa.array([value], field.type)
                 for value, field in zip((shard_key, kind, number, blob), OUTPUT_ARROW, strict=True)
@@ -331,3 +348,10 @@ def _whole_shard(plan: JoinPlan) -> Callable[[Any, Batches], Batches]:
             yield pa.RecordBatch.from_arrays(columns, schema=OUTPUT_ARROW)
 
     return replay
+
+
+def _all_of(shard: Shard, rows: list[Packed]) -> Iterator[Output]:
+    """Yield what the rows of a shard give, its account last."""
+    for outputs in shard.take(Given(rows, now_nanos()), last=True):
+        yield from as_blobs(outputs)
+    yield account_of(shard)

@@ -1,87 +1,105 @@
-"""The stateful step of Structured Streaming: a shard, its snapshot in the state store, a cache beside it.
+"""The stateful step of Structured Streaming: a shard, its journal in the state store, a cache beside it.
 
 Imports little: Spark also loads this in processes that only ask for the state variables.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections import OrderedDict
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 if TYPE_CHECKING:
+    from slackwater.transforms.journal import Opened
     from slackwater.transforms.plan import JoinPlan
+    from slackwater.transforms.spark.packing import Packed
     from slackwater.transforms.spark.shard import Shard
 
-CACHED_SHARDS: Final = 64
-"""Shards that a worker keeps decoded, at most."""
-
-_cache: OrderedDict[tuple[str, int], tuple[str, Shard]] = OrderedDict()
 _Output = Row("shard", "kind", "number", "blob")
+_NANOS_PER_MS: Final = 1_000_000
+_TIMER: Final = "timer"
+"""In the notes of a shard: when its timer goes off, in milliseconds, if it has one."""
 
 
 class JoinProcessor(StatefulProcessor):
     """Feeds each micro-batch of a shard to its operator.
 
-    State of a shard: ``snapshot`` as the micro-batch left it, and ``version``, a token that is new with every
-    snapshot. A worker that still holds the shard with the stored token goes on with it; any other reads the
-    snapshot. A micro-batch that is tried again finds the token of the one before it, whatever a first attempt
-    has done to the cache.
+    The state of a shard is that of ``transforms.journal``: a micro-batch appends what the shard was given, and
+    now and then puts a snapshot in place of the log. A worker that holds the shard in the stored version reads
+    the summary only; one that is behind reads what it missed; any other reads snapshot and log. A micro-batch
+    that is tried again finds the version of the one before it, whatever a first attempt has done to what the
+    worker holds.
+
+    Args:
+        plan: the join.
+        join: what tells it from others that the same workers run.
+        timers: whether Spark calls by the clock. The time of day is that of the micro-batch then.
     """
 
-    def __init__(self, plan: JoinPlan, join: str) -> None:
+    def __init__(self, plan: JoinPlan, join: str, timers: bool = False) -> None:
         self._plan = CPickleSerializer().dumps(plan)
-        self._join = join
+        self._join, self._timers = join, timers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._version = handle.getValueState("version", "token string")
-        self._snapshot = handle.getValueState("snapshot", "content binary")
+        self._handle = handle
+        self._variables = (
+            handle.getValueState("summary", "content binary"),
+            handle.getMapState("base", "number int", "content binary"),
+            handle.getMapState("log", "number long", "content binary"),
+        )
+        self._numbers = count()
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Return what the rows gave, as rows of ``packing.OUTPUT``."""
         from slackwater.transforms.spark.packing import Packed
 
-        shard_key = int(key[0])
-        shard = self._load(shard_key)
-        packed = (Packed(row.input, row.place, bytes(row.blob)) for row in rows)
-        for number, (kind, blob) in enumerate(shard.take(packed)):
-            yield _Output(shard_key, kind, number, blob)
-        if shard.ended:
-            self._version.clear()
-            self._snapshot.clear()
-        else:
-            self._store(shard_key, shard)
+        given = [Packed(row.input, row.place, bytes(row.blob)) for row in rows]
+        return self._give(int(key[0]), given, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        """Return what inputs have held back that are idle now."""
+        return self._give(int(key[0]), [], timerValues, expired=True)
 
     def close(self) -> None:
-        """Nothing to release: the cache outlives the task."""
+        """Nothing to release: what the worker holds outlives the task."""
 
-    def _load(self, key: int) -> Shard:
-        from slackwater.transforms.spark.shard import Shard
+    def _give(self, key: int, rows: list[Packed], timer_values: Any, expired: bool = False) -> Iterator[Row]:
+        from slackwater.plugins.clock import now_nanos
+        from slackwater.transforms.spark.shard import Given
+        from slackwater.transforms.spark.state import SparkStore, StateBytes, account_of, give, open_shard
 
-        plan = _plan(self._plan)
-        version = self._version.get()
-        token, shard = _cache.pop((self._join, key), ("", None))
-        if version is None:
-            return Shard(plan, number=key)
-        if shard is not None and token == version[0]:
-            return shard
-        return Shard.restore(plan, bytes(self._snapshot.get()[0]), key)
+        now = timer_values.getCurrentProcessingTimeInMs() * _NANOS_PER_MS if self._timers else now_nanos()
+        given = Given(rows, now)
+        join = f"{self._join} {_query()}"
+        with open_shard(_plan(self._plan), join, key, SparkStore(*self._variables)) as opened:
+            if expired:
+                opened.notes.pop(_TIMER, None)
+            for kind, blob in give(opened, given):
+                yield _Output(key, kind, next(self._numbers), blob)
+            if self._timers:
+                self._wake(opened)
+        cost = StateBytes(given.nbytes, opened.read_bytes, opened.written_bytes, opened.stored_bytes)
+        kind, blob = account_of(opened.shard, cost)
+        yield _Output(key, kind, next(self._numbers), blob)
 
-    def _store(self, key: int, shard: Shard) -> None:
-        token = uuid.uuid4().hex
-        self._snapshot.update((shard.snapshot(),))
-        self._version.update((token,))
-        # Nobody would remove the files of a shard that goes on in another worker.
-        if not shard.give_up_disk():
-            _cache[self._join, key] = (token, shard)
-        while len(_cache) > CACHED_SHARDS:
-            _cache.popitem(last=False)
+    def _wake(self, opened: Opened[Shard]) -> None:
+        """Set a timer, unless there is one: when that goes off, it is set again to what is due then."""
+        due = opened.shard.next_silence()
+        if due is not None and _TIMER not in opened.notes:
+            opened.notes[_TIMER] = -(-due // _NANOS_PER_MS)
+            self._handle.registerTimer(opened.notes[_TIMER])
+
+
+def _query() -> str:
+    """Return what tells this query from others on the same DataFrames: one on results, one on late rows."""
+    context = TaskContext.get()
+    return "" if context is None else str(context.getLocalProperty("sql.streaming.queryId"))
 
 
 @lru_cache(16)

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,9 +22,11 @@ STREAMING_CONF: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
-"""What a query of ours needs: state in RocksDB, cheap checkpoints, no micro-batches without rows."""
+"""What a query of ours needs: state in RocksDB, saved by what a micro-batch changed, and cheap checkpoints."""
+EMPTY_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
+"""Setting of Spark: whether there are micro-batches without rows."""
 PACKED_CONF: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
@@ -56,20 +58,27 @@ def require_java() -> None:
         )
 
 
-def start_session(master: str | None = None, app: str = "slackwater") -> SparkSession:
+def start_session(
+    master: str | None = None, app: str = "slackwater", conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """Start a session, or return the running one.
 
     A local session listens on loopback only. What the JVM writes to standard error is not shown; if the start
     fails, it is in a file that the message names.
+
+    Args:
+        master: where to run, by default on two local cores.
+        app: its name.
+        conf: settings of Spark, which replace ours.
     """
     require_java()
     master = master or DEFAULT_MASTER
-    conf = _SESSION_CONF | STREAMING_CONF
+    settings = _SESSION_CONF | STREAMING_CONF
     if master.startswith("local"):
-        conf |= _LOCAL_CONF
+        settings |= _LOCAL_CONF
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(app)
-    for key, value in conf.items():
+    for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
     with _quiet_jvm() as log:
         try:

@@ -3,73 +3,89 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from slackwater.plugins.clock import clock_at
 from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.transforms import ipc
 from slackwater.transforms import snapshot as snapshots
-from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.encode import int64s
 from slackwater.transforms.operator import Chunk, Outputs
 from slackwater.transforms.operators import open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import in_arrival_order
-from slackwater.transforms.spark.packing import (
-    ACCOUNT,
-    ENDED,
-    LATE,
-    MARKS,
-    METRICS,
-    PUNCTUATION,
-    RESULT,
-    SYNC,
-    Packed,
-    blobs_of,
-    from_blob,
-    read_marks,
-)
+from slackwater.transforms.spark.packing import ENDED, MARKS, Packed, from_blob, read_marks
 
 STEP_ROWS: Final = 1 << 17
 """Rows that the operator is given at a time: bounds what it builds up before results leave."""
 
-Output = tuple[str, bytes]
-"""Kind and blob."""
+
+class Given(NamedTuple):
+    """All that a shard is ever given: the rows of a micro-batch, none by a timer, and the time of day."""
+
+    rows: Sequence[Packed]
+    nanos: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows as they were packed."""
+        return sum(len(row.blob) for row in self.rows)
+
+    def dumps(self) -> bytes:
+        """Return this as bytes."""
+        return snapshots.dumps({"nanos": self.nanos, "rows": [list(row) for row in self.rows]})
+
+    @classmethod
+    def loads(cls, data: bytes) -> Given:
+        """Return what ``dumps`` wrote."""
+        tree = snapshots.loads(data)
+        return cls([Packed(*row) for row in tree["rows"]], tree["nanos"])
 
 
 class Shard:
-    """Takes the packed rows of one micro-batch after the other.
+    """Takes the packed rows of one micro-batch after the other; given the same again, it does the same.
 
     Rows are processed in arrival order over all inputs. Where the source sends marks, a row waits until no
     input can bring an earlier one, so the cuts between micro-batches change no result; the wait is bounded by
     how far the inputs' cuts are apart. Without marks every micro-batch is taken to have arrived after the one
-    before, and nothing waits; where no arrival column is named, numbers go on from one to the next.
+    before, and nothing waits; where no arrival column is named, numbers go on from one to the next. An input
+    that has brought no rows for ``idle_timeout`` then holds nothing back any more, until it does.
+
+    Args:
+        plan: what the operator does.
+        snapshot: what ``snapshot`` returned, or None.
+        number: of the shard.
     """
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None, number: int = 0) -> None:
         self._plan = plan
         self._operator = open_operator(plan, snapshot["operator"] if snapshot else None, number)
+        self._measures = plan.queue is not None and plan.queue.service_rate is None
         self._waiting: list[pa.RecordBatch | None] = [None] * len(plan.inputs)
         self._numbered = int(snapshot["numbered"]) if snapshot else 0
         self._taken = int(snapshot["taken"]) if snapshot else 0
+        self._heard: list[int] = list(snapshot["heard"]) if snapshot else []
+        """When each member last brought rows, in nanoseconds; from the first micro-batch on."""
+        self._silent: set[int] = set(snapshot["silent"]) if snapshot else set()
         if snapshot:
             self._waiting = [from_blob(blob) if blob else None for blob in snapshot["waiting"]]
+        self.accounting = self._operator.accounting
         self.ended = False
 
-    def take(self, rows: Iterable[Packed], last: bool = False) -> Iterator[Output]:
+    def take(self, given: Given, last: bool = False) -> Iterator[Outputs]:
         """Process a micro-batch; the shard is in its new state once the iterator is exhausted.
 
         Args:
-            rows: packed rows in any order.
+            given: packed rows in any order, and the time of day.
             last: whether every input ends with these rows; marks may say so too.
         """
         started = time.perf_counter()
-        batches, marks = self._gather(rows)
-        if marks is not None and (marks == ENDED).all():
-            last = True
+        batches, marks = self._gather(given.rows)
+        last = last or (marks is not None and bool((marks == ENDED).all()))
         if not last and marks is not None:
             batches = self._hold(batches, marks)
         else:
@@ -81,42 +97,78 @@ class Shard:
                 (int(arrival.max()) + 1 for arrival in arrivals if arrival.size), default=self._numbered
             )
         chunk = in_arrival_order(batches, arrivals)
-        if marks is None and not last:
-            chunk = chunk._replace(came=self._since_last(chunk.input.size))
+        live = marks is None and not last
+        if live:
+            chunk = chunk._replace(came=self._since_last(chunk.input.size, given.nanos // 1000))
         for step in _steps(chunk):
-            yield from _packed(self._operator.push(step))
+            with clock_at(given.nanos):
+                outputs = self._operator.push(step)
+            yield outputs
         queue = getattr(self._operator, "queue", None)
-        if queue is not None and chunk.came is not None:
+        if queue is not None and live and self._measures:
             queue.measure(time.perf_counter() - started)
+        if live and self._plan.config.idle_timeout is not None:
+            yield from self._rest(chunk, given.nanos, self._plan.config.idle_timeout)
         if last:
-            for outputs in self._operator.finishing():
-                yield from _packed(outputs)
+            yield from self._operator.finishing()
             self.ended = True
-        account = {"account": self._operator.accounting.snapshot(), "warnings": self._operator.warnings}
-        yield ACCOUNT, snapshots.dumps(account)
 
-    def snapshot(self) -> bytes:
+    @property
+    def repeats(self) -> bool:
+        """Whether it would do the same again: not if it measures its own pace, or writes files."""
+        return not self._measures and self._plan.config.archive is None and not self.on_disk
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether part of it is in files, which nobody would remove if it went on in another process."""
+        return self.accounting.spilled_tuples > 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of the data."""
+        return self._operator.warnings
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything held."""
+        return self._operator.nbytes + sum(batch.nbytes for batch in self._waiting if batch is not None)
+
+    def next_silence(self) -> int | None:
+        """When an input falls idle unless it brings rows, in nanoseconds; None if none does."""
+        timeout = self._plan.config.idle_timeout
+        if timeout is None:
+            return None
+        heard = [nanos for i, nanos in enumerate(self._heard) if i not in self._silent]
+        return min(heard) + timeout if heard else None
+
+    def snapshot(self) -> Snapshot:
         """Everything needed to go on in another process."""
-        waiting = [b"" if batch is None else ipc.to_bytes(batch) for batch in self._waiting]
-        operator = self._operator.snapshot()
-        own = {"numbered": self._numbered, "taken": self._taken}
-        return snapshots.dumps({"operator": operator, "waiting": waiting, **own})
+        return {
+            "operator": self._operator.snapshot(),
+            "waiting": [b"" if batch is None else ipc.to_bytes(batch) for batch in self._waiting],
+            "numbered": self._numbered,
+            "taken": self._taken,
+            "heard": self._heard,
+            "silent": sorted(self._silent),
+        }
 
-    def give_up_disk(self) -> bool:
-        """Remove what is on disk, which the snapshot has; return whether there was any: this is no use then."""
-        used = self._operator.accounting.spilled_tuples > 0
-        if used:
-            self._operator.close()
-        return used
+    def close(self) -> None:
+        """Remove what is on disk; the shard is of no use any more."""
+        self._operator.close()
 
-    @classmethod
-    def restore(cls, plan: JoinPlan, snapshot: bytes, number: int = 0) -> Shard:
-        """Return the shard as it was when the snapshot was taken."""
-        return cls(plan, snapshots.loads(snapshot), number)
+    def _rest(self, chunk: Chunk, nanos: int, timeout: int) -> Iterator[Outputs]:
+        """Release what inputs hold back that have been silent for too long."""
+        self._heard = self._heard or [nanos] * len(self._plan.members)
+        for which in np.unique(chunk.input).tolist():
+            self._heard[self._plan.counts_as[which]] = nanos
+        before, self._silent = self._silent, {i for i, t in enumerate(self._heard) if nanos - t >= timeout}
+        if not self._silent <= before:
+            with clock_at(nanos):
+                outputs = self._operator.idle(sorted(self._silent))
+            yield outputs
 
-    def _since_last(self, n: int) -> Int64s:
+    def _since_last(self, n: int, now: int) -> Int64s:
         """Return when the rows of a micro-batch came: one after the other since the one before was taken."""
-        now = time.time_ns() // 1000
         before, self._taken = self._taken or now, now
         return before + (now - before) * np.arange(1, n + 1) // max(1, n)
 
@@ -155,18 +207,6 @@ class Shard:
                 ready.append(batch.filter(pa.array(due)))
                 self._waiting[i] = batch.filter(pa.array(~due))
         return ready
-
-
-def read_account(plan: JoinPlan, blob: bytes) -> tuple[Accounting, list[str]]:
-    """Return the account of a shard, and its warnings, from an output of kind ACCOUNT."""
-    content = snapshots.loads(blob)
-    return Accounting(plan.inputs, content["account"]), content["warnings"]
-
-
-def _packed(outputs: Outputs) -> Iterator[Output]:
-    for kind, batches in zip((RESULT, LATE, METRICS, SYNC, PUNCTUATION), outputs, strict=True):
-        for blob in blobs_of(batches):
-            yield kind, blob
 
 
 def _steps(chunk: Chunk) -> Iterator[Chunk]:

@@ -1,0 +1,155 @@
+"""Shards in Spark's state store: their journal, and what a micro-batch reads and writes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from slackwater.transforms import snapshot as snapshots
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.journal import LEAST_LOG, Journal, Opened, Shards, ShardStore
+from slackwater.transforms.operator import Outputs
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.spark.packing import (
+    ACCOUNT,
+    LATE,
+    METRICS,
+    PUNCTUATION,
+    RESULT,
+    SYNC,
+    blobs_of,
+)
+from slackwater.transforms.spark.shard import Given, Shard
+
+Output = tuple[str, bytes]
+"""Kind and blob."""
+PART_BYTES: Final = 1 << 22
+"""Bytes of a base that are one value of Spark's: it copies values several times on their way."""
+SHARDS: Shards[Shard] = Shards(most=64)
+"""Those of all joins that this worker process works on."""
+
+
+class SparkStore:
+    """The state of one shard in state variables of ``transformWithState``.
+
+    Base and log are maps from numbers: whoever is behind gets the entries that it missed one by one. A list would
+    be read as a whole.
+    """
+
+    chooses = True
+
+    def __init__(self, summary: Any, base: Any, log: Any) -> None:
+        self._summary, self._base, self._log = summary, base, log
+
+    def summary(self) -> bytes | None:
+        found = self._summary.get()
+        return None if found is None else bytes(found[0])
+
+    def base(self) -> bytes:
+        return b"".join(_values(self._base, 0))
+
+    def log(self, first: int) -> Iterator[bytes]:
+        return _values(self._log, first)
+
+    def put_summary(self, summary: bytes) -> None:
+        self._summary.update((summary,))
+
+    def put_base(self, base: bytes, gone: range) -> None:
+        self._base.clear()
+        for number in gone:
+            self._log.removeKey((number,))
+        for place, start in enumerate(range(0, len(base), PART_BYTES)):
+            self._base.updateValue((place,), (base[start : start + PART_BYTES],))
+
+    def append(self, number: int, entry: bytes) -> None:
+        self._log.updateValue((number,), (entry,))
+
+    def clear(self) -> None:
+        for variable in (self._summary, self._base, self._log):
+            variable.clear()
+
+
+def _values(variable: Any, first: int) -> Iterator[bytes]:
+    """Yield the values of consecutive numbers."""
+    while (found := variable.getValue((first,))) is not None:
+        yield bytes(found[0])
+        first += 1
+
+
+class StateBytes(NamedTuple):
+    """What a micro-batch gave a shard, and what that cost of its state, in bytes; adds up over micro-batches."""
+
+    given: int = 0
+    """Rows, as they were packed."""
+    read: int = 0
+    written: int = 0
+    stored: int = 0
+    """What there is to read when it has been left."""
+
+    def plus(self, other: StateBytes) -> StateBytes:
+        """Return both together."""
+        return StateBytes(*map(sum, zip(self, other, strict=True)))
+
+
+def open_shard(plan: JoinPlan, join: str, number: int, store: ShardStore) -> Opened[Shard]:
+    """Return a shard as the store has it, for ``give``, to be used in a ``with``.
+
+    Args:
+        plan: what it does.
+        join: what tells it from others that the same workers run.
+        number: of the shard.
+        store: its state.
+    """
+    journal = Journal(SHARDS, lambda snapshot: Shard(plan, snapshot, number), _again, LEAST_LOG)
+    return journal.open((join, number), store)
+
+
+def give(opened: Opened[Shard], given: Given) -> Iterator[Output]:
+    """Give a shard rows, and yield what comes out; log it, so that leaving the shard commits it."""
+    shard = opened.shard
+    for outputs in shard.take(given):
+        yield from as_blobs(outputs)
+    opened.log(given.dumps() if shard.repeats else None)
+    if shard.ended:
+        opened.end()
+    elif shard.on_disk:
+        opened.let_go()
+
+
+def _again(shard: Shard, entry: bytes) -> None:
+    for _ in shard.take(Given.loads(entry)):
+        pass
+
+
+def as_blobs(outputs: Outputs) -> Iterator[Output]:
+    """Yield outputs as blobs."""
+    for kind, batches in zip((RESULT, LATE, METRICS, SYNC, PUNCTUATION), outputs, strict=True):
+        for blob in blobs_of(batches):
+            yield kind, blob
+
+
+def account_of(shard: Shard, cost: StateBytes | None = None) -> Output:
+    """Return how a shard stands, and what its last micro-batch cost, as an output of kind ACCOUNT."""
+    content = {
+        "account": shard.accounting.snapshot(),
+        "warnings": shard.warnings,
+        "state": list(cost or StateBytes()),
+    }
+    return ACCOUNT, snapshots.dumps(content)
+
+
+class Account(NamedTuple):
+    """What an output of kind ACCOUNT says."""
+
+    accounting: Accounting
+    """From the first micro-batch on."""
+    warnings: list[str]
+    state: StateBytes
+    """Of the last micro-batch."""
+
+
+def read_account(plan: JoinPlan, blob: bytes) -> Account:
+    """Return what ``account_of`` was given."""
+    content = snapshots.loads(blob)
+    accounting = Accounting(plan.inputs, content["account"])
+    return Account(accounting, content["warnings"], StateBytes(*content["state"]))
