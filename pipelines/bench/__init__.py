@@ -10,6 +10,7 @@ BENCHES = {
     "local": "the embedded runner against a per-tuple Python join, with the share of each part",
     "disorder": "slack, recall and latency of disorder strategies against the best constant slack",
     "joins": "state, output and punctuations of join strategies in the experiments of their papers",
+    "spark": "the join on Structured Streaming against Spark's own, and the bytes of its state",
     "shedding": "results kept within a memory, beside the offline optimum, and what shedding costs",
 }
 

@@ -1,0 +1,108 @@
+"""``slackwater bench spark``: our join on Structured Streaming against Spark's own, and the bytes of its state.
+
+Both read the same Parquet files, one of each stream per micro-batch, and write to nothing. Both find every
+result: a fifth of the rows is up to 2 s late, which Spark's watermark and our slack allow for; the recall of each
+is printed. Spark's own join gets the state store that it is fastest with, and the compiler of the JVM that our
+short runs do without. They take turns, after a run of each that is not counted; the best of each counts.
+
+Then what micro-batches give our shards, and what they read and write of their state, as windows grow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from slackwater.transforms.spark.state import StateBytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from slackwater.pipelines.bench.spark_runs import Data, Run
+
+WINDOWS_MS = {"5 s": 5_000, "1 min": 60_000, "10 min": 600_000}
+KEYS = 1_000
+"""At 100 rows/s per stream and windows of 5 s, about one result for two rows."""
+MANY_KEYS = 50_000
+"""So that the longest window still gives few results."""
+
+
+def main(arguments: list[str]) -> None:
+    """Generate, join both ways, compare, print."""
+    parser = argparse.ArgumentParser(prog="slackwater bench spark", description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000], help="over both streams")
+    parser.add_argument("--batch-rows", type=int, default=200_000, help="rows of a micro-batch")
+    parser.add_argument("--repeat", type=int, default=2, help="runs; the best one counts for both sides")
+    parser.add_argument("--state-rows", type=int, default=600_000, help="rows for the bytes of the state")
+    parser.add_argument("--state-batch-rows", type=int, default=20_000, help="rows of a micro-batch there")
+    parser.add_argument("--only", choices=["throughput", "state"], help="one part of the benchmark")
+    options = parser.parse_args(arguments)
+    from slackwater.transforms.spark.session import start_session
+
+    conf = {"spark.driver.extraJavaOptions": "", "spark.sql.streaming.numRecentProgressUpdates": "10000"}
+    session = start_session(app="slackwater bench", conf=conf)
+    console = Console()
+    try:
+        with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
+            if options.only != "state":
+                for rows in options.rows:
+                    _throughput(console, session, Path(folder), rows, options.batch_rows, options.repeat)
+            if options.only != "throughput":
+                _state(console, session, Path(folder), options.state_rows, options.state_batch_rows)
+    finally:
+        session.stop()
+
+
+def _throughput(
+    console: Console, session: SparkSession, folder: Path, rows: int, batch_rows: int, repeat: int
+) -> None:
+    from slackwater.pipelines.bench.spark_runs import make_data, native, ours, run
+
+    data = make_data(folder / f"{rows}", rows, batch_rows, KEYS, WINDOWS_MS["5 s"])
+    small = make_data(folder / f"{rows}-small", min(rows, 2 * batch_rows), batch_rows, KEYS, WINDOWS_MS["5 s"])
+    joins: dict[str, Callable[[Data], Run]] = {
+        "Spark's own": lambda data: run(native(session, data), data),
+        "slackwater": lambda data: run(ours(session, data).results, data),
+    }
+    for join in joins.values():
+        join(small)
+    runs: dict[str, list[Run]] = {name: [] for name in joins}
+    for _ in range(repeat):
+        for name, join in joins.items():
+            runs[name].append(join(data))
+    best = {name: max(found) for name, found in runs.items()}
+    console.print(f"[bold]{rows:,} rows[/bold] in micro-batches of {batch_rows:,}, {data.results:,} results")
+    for name, (rate, results) in best.items():
+        ratio = rate / best["Spark's own"].rows_per_s
+        recall = results / data.results
+        console.print(f"  {name:<12} {rate:>12,.0f} rows/s   {ratio:>6.1f} times   recall {recall:.4f}")
+
+
+def _state(console: Console, session: SparkSession, folder: Path, rows: int, batch_rows: int) -> None:
+    from slackwater.pipelines.bench.spark_runs import make_data, state_of
+
+    table = Table(
+        "window", "bytes given", "written", "median", "largest", "read", "stored", box=box.SIMPLE,
+        title=f"State: {rows:,} rows by {batch_rows:,}, second half of the run, in multiples of the bytes given",
+    )  # fmt: skip
+    for name, window_ms in WINDOWS_MS.items():
+        data = make_data(folder / f"window-{window_ms}", rows, batch_rows, MANY_KEYS, window_ms)
+        costs = state_of(session, data)
+        table.add_row(name, *_figures(costs[len(costs) // 2 :]))
+    console.print(table)
+
+
+def _figures(costs: list[StateBytes]) -> list[str]:
+    given = statistics.mean(cost.given for cost in costs)
+    written = [cost.written for cost in costs]
+    read = statistics.mean(cost.read for cost in costs)
+    sizes = (statistics.mean(written), statistics.median(written), max(written), read, costs[-1].stored)
+    return [f"{given:,.0f}", *(f"{size / given:.2f}" for size in sizes)]
