@@ -197,6 +197,17 @@ def test_timers_take_micro_batches_without_rows(spark: Any) -> None:
         sliding_window_join({"a": frame, "b": frame}, **case)
 
 
+def test_times_are_timestamps_whatever_the_zone_of_the_session(spark: Any) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    a = session.sql("SELECT timestamp_millis(id * 1000) AS ts, id AS k FROM range(20)")
+    b = session.sql("SELECT timestamp_millis(id * 1000 + 400) AS ts, id % 10 AS k FROM range(20)")
+    joined = sliding_window_join({"a": a, "b": b}, time="ts", window="2s", where="a.k = b.k")
+    found = joined.results.selectExpr("unix_millis(a_ts)", "unix_millis(b_ts)", "unix_millis(ts)").collect()
+    assert sorted(tuple(row) for row in found) == [(1000 * k, 1000 * k + 400, 1000 * k + 400) for k in range(10)]
+    assert dict(joined.results.dtypes)["ts"] == "timestamp"
+
+
 def test_streaming_and_batch_frames_do_not_mix(spark: Any) -> None:
     frames = {"a": spark.range(1), "b": spark.readStream.format("rate").load()}
     with pytest.raises(ConfigError, match="some inputs are streaming and some are batch DataFrames"):

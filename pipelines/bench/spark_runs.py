@@ -47,7 +47,7 @@ class Data:
 
 def make_data(folder: Path, rows: int, batch_rows: int, keys: int, window_ms: int) -> Data:
     """Write rows over two streams, a fifth of them up to 2 s late, and last ones that release all the others."""
-    knobs = {"delayed": 0.2, "max_delay": SLACK_MS, "keys": keys, "window": window_ms}
+    knobs: dict[str, Any] = {"delayed": 0.2, "max_delay": SLACK_MS, "keys": keys, "window": window_ms}
     made = generate("syn2", folder / "whole", rows=rows // 2, seed=1, **knobs)
     for which, (name, file) in enumerate(made.files.items()):
         (folder / name).mkdir()

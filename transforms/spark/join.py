@@ -280,11 +280,11 @@ def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
 
 def _of_kind(packed: DataFrame, kind: str, schema: pa.Schema) -> DataFrame:
     spark_schema = from_arrow_schema(schema)
-    return packed.where(packed.kind == kind).mapInArrow(_unpacker(to_arrow_schema(spark_schema)), spark_schema)
+    return packed.where(packed.kind == kind).mapInArrow(_unpacker(_arrow(spark_schema)), spark_schema)
 
 
 def _arrow(schema: StructType) -> pa.Schema:
-    return pa.schema([(field.name, field.type) for field in to_arrow_schema(schema)])
+    return pa.schema([(field.name, field.type) for field in to_arrow_schema(schema, timezone="UTC")])
 
 
 def _packer(plan: JoinPlan, which: int, keys: list[int]) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
