@@ -261,7 +261,13 @@ class DisorderLogic(Protocol):
     """Stream time in ticks between calls of adapt, or None for no calls."""
 
     def bounds(self, arrivals: Arrivals) -> Int64s:
-        """For each arrival, the event time up to which its input is released once it has arrived."""
+        """For each arrival, the event time up to which its input is released once it has arrived.
+
+        Rows that went to other shards move inputs on too. ``bounds_at(progress)``, if there is such a method,
+        returns the bound of each input once it has come so far without an arrival here; NEVER in ``progress``
+        is an input of which there is nothing new, whose bound is ignored. Without the method, a bound stays as
+        far behind progress as at the last arrival.
+        """
 
     def adapt(self, feedback: Feedback) -> None:
         """Learn from the interval that ended; what changes takes effect at the next arrival."""

@@ -1,4 +1,6 @@
-"""Inputs that fall silent: what they hold leaves, nobody waits for them, and they may come back."""
+"""Inputs that fall silent: what they hold leaves, nobody waits for them, and they may come back.
+
+Also inputs that rows of other shards move on."""
 
 from __future__ import annotations
 
@@ -54,6 +56,18 @@ class Reference:
             self._release(i, 1 << 62)
         self._synchronise()
 
+    def advance(self, progress: dict[int, int]) -> list[int]:
+        """Follow rows that went elsewhere; return the bounds that they set."""
+        bounds = [NEVER] * len(self.held)
+        for i, ts in progress.items():
+            self.silent.discard(i)
+            self.progress[i] = max(self.progress[i], ts)
+            bounds[i] = self.progress[i] - SLACK
+            self._release(i, bounds[i])
+            self.released[i] = max(self.released[i], bounds[i])
+        self._synchronise()
+        return bounds
+
     def _release(self, i: int, bound: int) -> None:
         for row in sorted(row for row in self.held[i] if row[0] <= bound):
             self.held[i].remove(row)
@@ -75,6 +89,7 @@ events = st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 120)),
         st.tuples(st.integers(0, 2), st.integers(0, 120)),
         st.lists(st.integers(0, 2), min_size=1, max_size=3, unique=True),
+        st.dictionaries(st.integers(0, 2), st.integers(0, 120), min_size=1),
         st.just("restore"),
         st.just("cut"),
     ),
@@ -84,7 +99,7 @@ events = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(events=events)
-def test_rows_leave_as_the_algorithm_says_where_inputs_fall_silent(events: list[Any]) -> None:
+def test_rows_leave_as_the_algorithm_says_where_inputs_fall_silent_or_go_on_elsewhere(events: list[Any]) -> None:
     reference, buffer, out = Reference(3), ReorderBuffer(3), []
     waiting: list[tuple[int, int, int, int]] = []
     since = [0, 0, 0]
@@ -109,6 +124,8 @@ def test_rows_leave_as_the_algorithm_says_where_inputs_fall_silent(events: list[
         if isinstance(event, list):
             reference.idle(event)
             take(buffer.idle(event))
+        elif isinstance(event, dict):
+            take(buffer.advance(np.array(reference.advance(event))))
         elif event == "restore":
             buffer = ReorderBuffer(3, snapshots.loads(snapshots.dumps(buffer.snapshot())))
         assert out == reference.out

@@ -8,7 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from spark_cases import NAMES, ROWS, bound, expected, rows_of, settings, star, stream, write
 
@@ -112,16 +114,18 @@ def test_streaming_frames_keep_what_is_held_for_newer_rows(spark: Any, tmp_path:
 
 
 def in_micro_batches(plan: JoinPlan, tables: list[pa.Table], files: int) -> Counter[Any]:
-    """Results of one operator per shard that is given a file of each input after the other."""
+    """Results of one operator per shard that is given file after file of each input, and their progress."""
     operators = [Operator(plan) for _ in range(plan.config.shards)]
     results = []
     for k in range(files):
         sizes = [-(-table.num_rows // files) for table in tables]
         parts = [t.slice(k * n, n).combine_chunks().to_batches()[0] for t, n in zip(tables, sizes, strict=True)]
+        progress = np.array([pc.max(batch["ts"]).as_py() for batch in parts])
         for shard, operator in enumerate(operators):
             of_shard = [b.filter(pa.array(shards_of(plan, i, b) == shard)) for i, b in enumerate(parts)]
             arrivals = [arrival_numbers(plan, i, b) for i, b in enumerate(of_shard)]
             results += operator.push(in_arrival_order(of_shard, arrivals)).results
+            results += operator.advance(progress).results
     return rows_of(results)
 
 
@@ -158,6 +162,34 @@ def test_a_query_that_restarts_reads_the_state_and_goes_on(spark: Any, tmp_path:
     assert rows_of(results) == in_micro_batches(bound(tables, **case), tables, 4)
     assert read[0] == 0
     assert read[2] > 5_000
+
+
+def test_eight_shards_give_what_one_gives_by_the_same_micro_batch(spark: Any, tmp_path: Path) -> None:
+    """Every shard has few keys, and knows by beats how far the others have come."""
+    tables = [stream(i) for i in range(2)]
+    paths = write(tmp_path, tables, files=3)
+    case = settings(where="a.k = b.k", arrival="arrived")
+    for path in paths:
+        for k in range(3):
+            os.utime(path / f"{k}.parquet", (1_700_000_000 + k,) * 2)
+
+    def run(shards: int) -> list[Counter[Any]]:
+        """Return the results so far after each micro-batch."""
+        joined = sliding_window_join(streams(spark, paths), **case, shards=shards)
+        found: list[Counter[Any]] = []
+
+        def keep(batch: Any, number: int) -> None:
+            found.append(sum(found[-1:], rows_of([joined.unpack(batch).results.toArrow()])))
+
+        writer = joined.packed.writeStream.foreachBatch(keep).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / f"state-{shards}")).start().awaitTermination()
+        return found
+
+    one, eight = run(1), run(8)
+    assert len(one) == 3
+    assert one[0].total() > 0
+    assert all(more >= less for more, less in zip(eight, one, strict=True))
+    assert eight[-1] - one[-1] <= expected(bound(tables, **case), tables)[0]
 
 
 def test_inputs_that_fall_silent_are_found_by_the_clock(spark: Any, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from spark_stores import PackedRow, Query, packed_rows
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import JoinPlan, bind
-from slackwater.transforms.spark.packing import ENDED, LATE, RESULT, Packed, pack_marks
+from slackwater.transforms.spark.packing import ENDED, LATE, RESULT, Packed, pack_beat, pack_marks
 from slackwater.transforms.spark.shard import Given, Shard
 from slackwater.transforms.spark.state import SparkStore
 
@@ -32,6 +32,10 @@ def rows_of(batches: Any) -> Counter[Any]:
 def marks(*values: int) -> Any:
     (row,) = pack_marks(values, [7]).to_pylist()
     return PackedRow(*row.values())
+
+
+def beats(member: int, progress: int) -> Any:
+    return [PackedRow(*row.values()) for row in pack_beat(member, progress, [7]).to_pylist()]
 
 
 micro_batches = st.lists(
@@ -61,6 +65,7 @@ def test_retries_and_workers_that_are_behind_or_new_change_nothing(name, batches
     for n, pieces, fate, who, pause in batches:
         stop, ms = min(N, start + n), ms + pause
         rows = packed_rows(plan, part_of(whole, start, stop), pieces)
+        rows += [beat for i in range(pieces - 1) for beat in beats(i, 5 * stop + 20)]
         if fate.startswith("fails"):
             query.micro_batch(rows, who, ms, fails=True)
         if fate.endswith("dies"):

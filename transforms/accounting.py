@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Released, Snapshot
+from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Released, Setting, Snapshot
 
 _MAX_DIFFERENT = 4096
 _SHARES = 1 << 20
@@ -70,10 +70,15 @@ class Accounting:
         if n:
             self.late[which, reason] += n
 
-    def recall(self, which: int, reason: str, n: int) -> None:
-        """Count rows that go to the late output after they were counted as in order."""
-        self.in_order[which] -= n
-        self.reject(which, reason, n)
+    def reject_each(self, rows: Int64s, reason: str) -> None:
+        """Count rows of every input that go to the late output."""
+        for which, n in enumerate(rows.tolist()):
+            self.reject(which, reason, n)
+
+    def recall_each(self, rows: Int64s, reason: str) -> None:
+        """Count rows of every input that go to the late output after they were counted as in order."""
+        self.in_order -= rows
+        self.reject_each(rows, reason)
 
     def refuse(self, which: int, reason: str, n: int) -> None:
         """Count rows that never reach the join; those with a time are missed altogether."""
@@ -98,8 +103,7 @@ class Accounting:
             too_late = np.bincount(inputs[late], minlength=m)
             total = total - too_late
             self.missed[_BY_DISORDER] += np.bincount(inputs[late], weights=np.rint(gone * _SHARES), minlength=m)
-            for i, n in enumerate(too_late):
-                self.reject(i, "too_late", int(n))
+            self.reject_each(too_late, "too_late")
         self.in_order += total
         self.results += int(join_size.sum())
 
@@ -328,16 +332,19 @@ def _spread_ms(seen: Counter[int], nanos: int) -> dict[str, float]:
     }
 
 
-def partners_gone(released: Released, windows: tuple[int, ...], on_t: int) -> tuple[Float64s, int]:
+def partners_gone(released: Released, setting: Setting, on_t: int) -> tuple[Float64s, int]:
     """Return, for the late tuples of a run, the share of their partners' time span that the join has passed.
 
-    Also returns the join's time after the run; ``on_t`` is that before.
+    Of windows of rows nothing is known: all of it. Also returns the join's time after the run; ``on_t`` is that
+    before.
     """
     late, ts = released.late, released.ts
     if not late.any():
         return np.empty(0), int(ts[-1])
     newest = np.maximum(np.maximum.accumulate(ts), on_t)
-    own = np.asarray(windows, np.float64)
+    if setting.rows:
+        return np.ones(np.count_nonzero(late)), int(newest[-1])
+    own = np.asarray(setting.windows, np.float64)
     others = (own.sum() - own) / max(1, len(own) - 1)
     which = released.input[late]
     share = (others[which] + newest[late] - ts[late]) / np.maximum(own[which] + others[which], 1.0)

@@ -69,7 +69,7 @@ class Aggregator(InMemoryOperator):
         for part in self._pacing.intervals(out, newest):
             cut = arrivals.part(part)
             bounds = np.minimum(np.asarray(self._disorder.bounds(cut), np.int64), LIMIT)
-            self._pacing.hold(cut.progress, bounds)
+            self._pacing.hold(cut, bounds)
             started = time.perf_counter()
             for complete in self._store.advance(
                 cut.ts, groups[part], (words[0][part], words[1][part]), bounds, late[part], gone[part]
@@ -92,6 +92,15 @@ class Aggregator(InMemoryOperator):
         for complete in self._store.pass_over(min(int(self._intake.progress[0]), LIMIT)) if members else ():
             started = self._deliver(out, complete, np.empty(0, np.int64), started)
         self._pacing.finish(out)
+        return out
+
+    def advance(self, progress: Int64s) -> Outputs:
+        """Emit the extents that are complete by where rows of other shards have brought the input."""
+        out = Outputs.empty()
+        (bound,) = self._pacing.advance(out, self._intake.advance(progress))
+        started = time.perf_counter()
+        for complete in self._store.pass_over(min(int(bound), LIMIT)):
+            started = self._deliver(out, complete, np.empty(0, np.int64), started)
         return out
 
     def finish(self) -> Outputs:

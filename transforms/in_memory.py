@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slackwater.plugins.contract import Int64s
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.intake import Intake
 from slackwater.transforms.outputs import Outputs
@@ -19,6 +20,10 @@ class InMemoryOperator:
     def finish(self) -> Outputs:
         """Return all that is left: the inputs have ended."""
         raise NotImplementedError
+
+    def advance(self, progress: Int64s) -> Outputs:
+        """Nothing waits for the progress of inputs."""
+        return Outputs.empty()
 
     def finishing(self) -> Iterator[Outputs]:
         """As ``finish``, which fits into memory."""

@@ -67,10 +67,12 @@ class Intake:
         self.warnings: list[str] = []
         self._progress = np.full(m, NEVER, np.int64)
         self._jumped = np.full(m, NEVER, np.int64)
+        self._jumped_elsewhere = np.full(m, NEVER, np.int64)
         self._next_seq = np.zeros(len(plan.inputs), np.int64)
         if snapshot:
             self._progress[:] = snapshot["progress"]
             self._jumped[:] = snapshot["jumped"]
+            self._jumped_elsewhere[:] = snapshot.get("jumped_elsewhere", NEVER)
             self._next_seq[:] = snapshot["next_seq"]
 
     @property
@@ -108,10 +110,27 @@ class Intake:
         self._warn_of_old_times(arrivals, source)
         return Taken(arrivals, source, seq, rows, of_input, refused)
 
+    def advance(self, progress: Int64s) -> Int64s:
+        """Follow rows of other shards; return how far each input has come, NEVER where there is nothing new.
+
+        The guard judges the times as it does those of rows.
+
+        Args:
+            progress: largest event time of each input's rows, or NEVER if there were none.
+        """
+        m = progress.size
+        verdict, seen, frontier = np.zeros(m, np.int8), np.zeros(m, np.int64), np.zeros(m, np.int64)
+        kernel.track(
+            np.arange(m, dtype=np.int8), progress, progress != NEVER, self._progress, -1, self._future,
+            self._jumped_elsewhere, verdict, seen, frontier,
+        )  # fmt: skip
+        return np.where(verdict == kernel.KEEP, self._progress, NEVER)
+
     def snapshot(self) -> Snapshot:
         return {
             "progress": self._progress.copy(),
             "jumped": self._jumped.copy(),
+            "jumped_elsewhere": self._jumped_elsewhere.copy(),
             "next_seq": self._next_seq.copy(),
         }
 
@@ -137,6 +156,40 @@ class Intake:
             f"time of input {self._plan.inputs[source[k]]!r} goes back {years:.1f} years; if such rows "
             "are errors, set guard: {past: 1d} to send them to the late output"
         )
+
+
+class PartProgress:
+    """How far some rows of one input bring it: the largest time among them, as far as the guard allows.
+
+    What the shards know is not known here. A time counts unless it is more than ``guard.future`` ahead of the
+    others: of half of the rows that are seen first, and of those that came before it.
+    """
+
+    def __init__(self, plan: JoinPlan, which: int) -> None:
+        self._column, self._unit = plan.time_columns[which], plan.unit
+        guard = plan.config.guard
+        self._future = -1 if guard.future is None else plan.setting.ticks(guard.future)
+        self._progress, self._jumped = np.full((2, 1), NEVER, np.int64)
+
+    @property
+    def reached(self) -> int:
+        """The largest time, or NEVER."""
+        return int(self._progress[0])
+
+    def follow(self, batch: pa.RecordBatch) -> None:
+        """Take more rows."""
+        ticks, known = event_times(batch.column(self._column), self._unit)
+        ticks = ticks[known]
+        if self._future < 0 or not ticks.size:
+            self._progress[0] = ticks.max(initial=self.reached)
+            return
+        if self.reached == NEVER:
+            self._progress[0] = np.partition(ticks, ticks.size // 2)[ticks.size // 2]
+        verdict, *out = np.zeros(ticks.size, np.int8), *np.zeros((2, ticks.size), np.int64)
+        kernel.track(
+            np.zeros(ticks.size, np.int8), ticks, known[known], self._progress, -1, self._future, self._jumped,
+            verdict, *out,
+        )  # fmt: skip
 
 
 def _refused(chunk: Chunk, of_input: list[Int64s], ts: Int64s, verdict: Int8s) -> list[Refused]:

@@ -97,11 +97,9 @@ class Operator:
         """Take arrivals; return the results they complete and the rows they prove late."""
         out = Outputs.empty()
         self.accounting.receive(chunk.input)
-        if self.queue is None:
-            self._take(out, chunk)
-        else:
-            for served, shed in self.queue.serve(chunk, self._join, lambda: self._on_t):
-                self._take(out, served, shed)
+        queue = self.queue
+        for turn in [(chunk,)] if queue is None else queue.serve(chunk, self._join, lambda: self._on_t):
+            self._take(out, *turn)
         self._close_step(out)
         return out
 
@@ -124,7 +122,7 @@ class Operator:
 
     def _arrive(self, out: Outputs, arrivals: Arrivals, codes: Int64s, newest: Int64s) -> None:
         bounds = np.asarray(self._disorder.bounds(arrivals), np.int64)
-        self._pacing.hold(arrivals.progress, bounds)
+        self._pacing.hold(arrivals, bounds)
         started = time.perf_counter()
         before = len(self._buffer)
         emitted = self._buffer.push(arrivals.input, arrivals.ts, codes, bounds)
@@ -145,7 +143,9 @@ class Operator:
         self._write_rest(out)
         if self._shedder.compacts_first:
             self._compact()
-        self._note_state()
+        self.accounting.state(len(self._buffer) + self._join.live(), self.nbytes)
+        if self._overflowing is not None:
+            self.accounting.spill(self._overflowing.spilled, self._disk.nbytes)
         self._compact()
 
     def idle(self, members: Sequence[int]) -> Outputs:
@@ -153,13 +153,25 @@ class Operator:
         out, all_of_them = Outputs.empty(), len(members) == len(self._plan.members)
         if self.queue is not None and all_of_them:
             self._take(out, self.queue.drain())
-        emitted = self._buffer.idle(members)
-        self._pacing.release(self._pacing.newest - emitted.ts)
-        self._process(out, emitted, len(self._buffer) + np.arange(emitted.ts.size)[::-1])
+        self._let_go(out, self._buffer.idle(members))
         if all_of_them:
             self._pacing.finish(out)
         self._close_step(out)
         return out
+
+    def advance(self, progress: Int64s) -> Outputs:
+        """Go on to where rows of other shards have brought each input, unless rows wait in the queue."""
+        out = Outputs.empty()
+        if not self.queue:
+            bounds = self._pacing.advance(out, self._intake.advance(progress))
+            self._let_go(out, self._buffer.advance(bounds))
+        self._close_step(out)
+        return out
+
+    def _let_go(self, out: Outputs, emitted: Emitted) -> None:
+        """Join rows that leave the buffer without an arrival."""
+        self._pacing.release(self._pacing.newest - emitted.ts)
+        self._process(out, emitted, len(self._buffer) + np.arange(emitted.ts.size)[::-1])
 
     def finish(self) -> Outputs:
         """Release everything that is held, in timestamp order: the inputs have ended."""
@@ -244,16 +256,13 @@ class Operator:
             self._run(out, Emitted._make(array[part] for array in emitted), peak[part.start : part.stop + 1])
 
     def _run(self, out: Outputs, emitted: Emitted, level: Int64s) -> None:
-        n = emitted.ts.size
-        if not n:
+        if not emitted.ts.size:
             if self._shedder.memory is not None:
                 self._join_rows(out, Released.none(self._plan.condition.width), None, level, self._on_t)
             return
         released, source, delay = self._rows.released(emitted)
         on_t = self._on_t
-        gone, self._on_t = partners_gone(released, self._plan.windows, on_t)
-        if self._plan.setting.rows:
-            gone[:] = 1.0
+        gone, self._on_t = partners_gone(released, self._plan.setting, on_t)
         if self._promises is None:
             self._report(released, released.late, "too_late")
             sizes = self._join_rows(out, released, None, level, on_t)
@@ -276,8 +285,7 @@ class Operator:
         verdict, punctuations = self._promises.judge(released, mark, self._rows.stores)
         self.accounting.punctuate(source[verdict == MARKED])
         violates, seen = verdict == VIOLATES, (verdict == JOINS) | (verdict == DROPPED)
-        for i, n in enumerate(np.bincount(released.input[violates], minlength=len(self._rows.stores))):
-            self.accounting.reject(i, "punctuation_violated", int(n))
+        self.accounting.reject_each(np.bincount(released.input[violates]), "punctuation_violated")
         self._report(released, violates, "punctuation_violated")
         self._report(released, released.late & seen, "too_late")
         gone[(verdict == DROPPED)[released.late]] = 1.0
@@ -298,9 +306,8 @@ class Operator:
 
     def _recall(self, held: Held, which: Bools) -> None:
         """Let tuples that seemed right when they came go to the late output as contradictions after all."""
-        fresh = self._late.add(held.input[which], held.seq[which], "punctuation_violated")
-        for i, n in enumerate(fresh):
-            self.accounting.recall(i, "punctuation_violated", int(n))
+        reason = "punctuation_violated"
+        self.accounting.recall_each(self._late.add(held.input[which], held.seq[which], reason), reason)
 
     def _join_rows(
         self, out: Outputs, released: Released, punctuations: Punctuations | None, level: Int64s, on_t: int
@@ -362,11 +369,6 @@ class Operator:
         """Whether results with times before the present may still come."""
         return self._overflowing is not None and self._overflowing.owes()
 
-    def _note_state(self) -> None:
-        self.accounting.state(len(self._buffer) + self._join.live(), self.nbytes)
-        if self._overflowing is not None:
-            self.accounting.spill(self._overflowing.spilled, self._disk.nbytes)
-
     def _deliver(self, out: Outputs) -> None:
         """Turn what was found into output rows."""
         started = time.perf_counter()
@@ -377,8 +379,7 @@ class Operator:
         """Let tuples that went for lack of memory go to the late output."""
         if self._archive is not None:
             self._archive.evict(evicted)
-        for i, n in enumerate(self._late.add(evicted.input, evicted.seq, "shed")):
-            self.accounting.reject(i, "shed", int(n))
+        self.accounting.reject_each(self._late.add(evicted.input, evicted.seq, "shed"), "shed")
 
     def _write_rest(self, out: Outputs) -> None:
         """Write late rows and punctuations of this step, at once: they may be few in each of many runs."""

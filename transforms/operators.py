@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from slackwater.plugins.contract import Snapshot
+from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.choosing import ChooseValuesPlan
 from slackwater.transforms.intake import Chunk
@@ -29,6 +29,13 @@ class ShardOperator(Protocol):
 
         Args:
             members: all of them, those that were idle before included.
+        """
+
+    def advance(self, progress: Int64s) -> Outputs:
+        """Follow the inputs where rows that went to other shards have brought them; return what that lets go.
+
+        Args:
+            progress: largest event time in ticks of the rows of each member, NEVER if there were none.
         """
 
     def finish(self) -> Outputs:

@@ -10,6 +10,7 @@ import numpy as np
 
 from slackwater.plugins.contract import (
     NEVER,
+    Arrivals,
     Bools,
     DisorderLogic,
     Feedback,
@@ -64,6 +65,10 @@ class Pacing:
         self.newest = int(snapshot.get("newest", NEVER))
         """Stream time: the largest event time seen."""
         self._next: int | None = snapshot.get("next_adapt")
+        self._keeps_distance = plan.disorder.watermark_columns is None
+        self._distance = np.full(len(plan.members), NEVER, np.int64)
+        """How far the bound of each input was behind its progress at its last arrival, or NEVER."""
+        self._distance[:] = snapshot.get("distance", NEVER)
         self._feedback: list[tuple[Any, ...]] = [tuple(snapshot["feedback"])] if "feedback" in snapshot else []
 
     @property
@@ -106,10 +111,33 @@ class Pacing:
         if measured:
             out.metrics.append(metrics_batch(measured))
 
-    def hold(self, progress: Int64s, bounds: Int64s) -> None:
+    def advance(self, out: Outputs, progress: Int64s) -> Int64s:
+        """Follow progress that rows of other shards have made; return the bound that it sets for each input.
+
+        The strategy adapts as before an arrival. One that does not say what its bounds are then
+        (``DisorderLogic.bounds``) is taken to keep them as far behind progress as at the last arrival of the
+        input, or, if it goes by watermarks, where they are.
+
+        Args:
+            out: where metrics go.
+            progress: largest event time of each input, or NEVER if there is nothing new.
+        """
+        moved = progress != NEVER
+        for _ in self.intervals(out, self.follow(np.sort(progress[moved])[-1:])):
+            pass
+        said = getattr(self._disorder, "bounds_at", None)
+        if said is not None:
+            bounds = np.asarray(said(progress), np.int64)
+        else:
+            moved &= (self._distance != NEVER) & self._keeps_distance
+            bounds = progress - self._distance
+        return np.where(moved, bounds, NEVER)
+
+    def hold(self, arrivals: Arrivals, bounds: Int64s) -> None:
         """Note the slack that arrivals met, except where nothing could be released yet."""
         known = bounds != NEVER
-        slack = np.maximum(progress[known] - bounds[known], 0)
+        slack = np.maximum(arrivals.progress[known] - bounds[known], 0)
+        self._distance[arrivals.input[known]] = slack
         self._accounting.hold(slack)
         if self.measured:
             self._meter.arrive(slack)
@@ -133,7 +161,12 @@ class Pacing:
             out.metrics.append(metrics_batch([self._measure(self.newest)]))
 
     def snapshot(self) -> Snapshot:
-        state = {"meter": self._meter.snapshot(), "newest": self.newest, "next_adapt": self._next}
+        state = {
+            "meter": self._meter.snapshot(),
+            "newest": self.newest,
+            "next_adapt": self._next,
+            "distance": self._distance.copy(),
+        }
         return {**state, "feedback": list(self._gathered())} if self._feedback else state
 
     def _measure(self, now: int) -> dict[str, Any]:

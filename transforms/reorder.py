@@ -108,17 +108,19 @@ class ReorderBuffer:
             if i not in self._silent:
                 newest = int(self._held()[i][0].max(initial=NEVER))
                 self._silent[i] = max(int(self._state.slack[i, kernel.RELEASED]), newest)
-        self._state.slack[list(self._silent), kernel.RELEASED] = _AWAY
-        held, synced = self._held(), self._synced()
-        ts, code = map(np.concatenate, zip(*(held[i] for i in self._silent), synced, strict=True))
-        slowest = self._state.slack[:, kernel.RELEASED].min()
-        t_sync = max(self._state.clock[kernel.T_SYNC], min(slowest, ts.max(initial=NEVER)))
-        goes = ts <= t_sync
-        none = ts[:0], code[:0]
-        left = [none if i in self._silent else rows for i, rows in enumerate(held)]
-        self._fill(left, (ts[~goes], code[~goes]), self._least)
-        self._state.clock[kernel.T_SYNC] = t_sync
-        return self._emit(ts[goes], code[goes])
+        bounds = np.full(len(self._state.slack), NEVER, np.int64)
+        bounds[list(self._silent)] = _AWAY
+        return self._go_on(bounds)
+
+    def advance(self, bounds: Int64s) -> Emitted:
+        """Release each input up to a bound, NEVER for none, as if rows of that time had gone elsewhere.
+
+        Inputs that were silent are waited for again.
+        """
+        for i in np.flatnonzero(bounds != NEVER).tolist():
+            if i in self._silent:
+                self._state.slack[i, kernel.RELEASED] = self._silent.pop(i)
+        return self._go_on(bounds)
 
     def drain(self) -> Emitted:
         """Release everything in timestamp order: the input has ended."""
@@ -166,6 +168,22 @@ class ReorderBuffer:
             self._state.slack[spoke, kernel.RELEASED] = self._silent.pop(spoke)
         speaks = np.flatnonzero(np.isin(inputs[start:stop], list(self._silent)))
         return start + int(speaks[0]) if speaks.size else stop
+
+    def _go_on(self, bounds: Int64s) -> Emitted:
+        """Let the inputs have released everything up to their bounds; return what the Synchronizer lets go."""
+        released = self._state.slack[:, kernel.RELEASED]
+        released[:] = np.maximum(released, bounds)
+        held, synced = self._held(), self._synced()
+        due = [ts <= bound for (ts, _), bound in zip(held, bounds, strict=True)]
+        left = [(ts[~goes], code[~goes]) for (ts, code), goes in zip(held, due, strict=True)]
+        moved = [(ts[goes], code[goes]) for (ts, code), goes in zip(held, due, strict=True)]
+        ts, code = map(np.concatenate, zip(*moved, synced, strict=True))
+        slowest = released.min()
+        t_sync = max(self._state.clock[kernel.T_SYNC], ts.max(initial=NEVER) if slowest == _AWAY else slowest)
+        goes = ts <= t_sync
+        self._fill(left, (ts[~goes], code[~goes]), self._least)
+        self._state.clock[kernel.T_SYNC] = t_sync
+        return self._emit(ts[goes], code[goes])
 
     def _emit(self, ts: Int64s, code: Int64s) -> Emitted:
         """Let rows go in timestamp order, between two arrivals."""

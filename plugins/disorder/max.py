@@ -41,6 +41,9 @@ class MaxSlackLogic:
             self._slack = int(slack[-1])
         return arrivals.progress - slack
 
+    def bounds_at(self, progress: Int64s) -> Int64s:
+        return progress - self._slack
+
     def adapt(self, feedback: Feedback) -> None:
         """Nothing to learn beyond the delays themselves."""
 

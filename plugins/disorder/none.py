@@ -36,6 +36,9 @@ class ConstantSlackLogic:
     def bounds(self, arrivals: Arrivals) -> Int64s:
         return arrivals.progress - self._slack
 
+    def bounds_at(self, progress: Int64s) -> Int64s:
+        return progress - self._slack
+
     def adapt(self, feedback: Feedback) -> None:
         """Nothing to learn."""
 

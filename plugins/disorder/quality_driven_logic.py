@@ -39,6 +39,9 @@ class QualityDrivenLogic:
         self._delays.observe(arrivals)
         return arrivals.progress - self._slack
 
+    def bounds_at(self, progress: Int64s) -> Int64s:
+        return progress - self._slack
+
     def adapt(self, feedback: Feedback) -> None:
         """Choose K for the next interval (Alg. 3)."""
         self._delays.close_interval()

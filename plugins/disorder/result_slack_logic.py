@@ -158,6 +158,9 @@ class ResultSlackLogic:
             self._learn(arrivals)
         return arrivals.progress - self._slack
 
+    def bounds_at(self, progress: Int64s) -> Int64s:
+        return progress - self._slack
+
     def adapt(self, feedback: Feedback) -> None:
         self._samples = (
             max(1, self._arrived // (2 * LOOKUPS_PER_INTERVAL)),

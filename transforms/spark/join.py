@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from slackwater.plugins.clock import now_nanos
+from slackwater.plugins.contract import NEVER
 from slackwater.transforms.aggregating import bind_aggregate
 from slackwater.transforms.archive_directory import prepare
 from slackwater.transforms.choosing import bind_choose_values
@@ -31,6 +32,7 @@ from slackwater.transforms.config import (
     ShedConfig,
 )
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.intake import PartProgress
 from slackwater.transforms.load_shedding import bind_shed
 from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
 from slackwater.transforms.punctuator import bind_punctuate
@@ -47,6 +49,7 @@ from slackwater.transforms.spark.packing import (
     Packed,
     from_blob,
     pack,
+    pack_beat,
     shard_keys,
 )
 from slackwater.transforms.spark.processor import JoinProcessor
@@ -99,11 +102,12 @@ def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> Jo
 
     Streaming: rows of one micro-batch have arrived before those of the next; within a micro-batch they are
     taken in the order of the ``arrival`` column, else in the order in which Spark reads them, inputs taking
-    turns. What is held back for order stays in the state until newer rows release it, or until an input has
-    been silent for ``idle_timeout``; with that setting Spark makes micro-batches without rows too, and a query
-    with the trigger ``availableNow`` does not end. Needs the RocksDB state store
-    (``spark.sql.streaming.stateStore.providerClass``); the number of shuffle partitions at the time of the call
-    should be that of the query.
+    turns. With each micro-batch every shard is told how far all rows have brought the inputs, so that rows wait
+    no longer than in one shard, and none comes too late that would not there. What is held back for order stays
+    in the state until newer rows release it, or until an input has been silent for ``idle_timeout``; with that
+    setting Spark makes micro-batches without rows too, and a query with the trigger ``availableNow`` does not
+    end. Needs the RocksDB state store (``spark.sql.streaming.stateStore.providerClass``); the number of shuffle
+    partitions at the time of the call should be that of the query.
 
     Batch: everything is one finite input, and everything held is released at its end. A shard's rows must fit
     into a worker's memory.
@@ -240,8 +244,11 @@ def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
         fault = f"takes micro-batches without rows; set {EMPTY_BATCHES} to true, or leave it out"
         raise ConfigError(fault, "idle_timeout")
     keys = shard_keys(plan.config.shards, partitions)
+    beats = first.isStreaming and not plan.arrives_by_time
     packed = [
-        streams[name].withColumn(_PARTITION, F.spark_partition_id()).mapInArrow(_packer(plan, i, keys), PACKED)
+        streams[name]
+        .withColumn(_PARTITION, F.spark_partition_id())
+        .mapInArrow(_packer(plan, i, keys, beats), PACKED)
         for i, name in enumerate(plan.inputs)
     ]
     return unpack(join_packed(reduce(DataFrame.union, packed), plan, timers), plan)
@@ -287,21 +294,28 @@ def _arrow(schema: StructType) -> pa.Schema:
     return pa.schema([(field.name, field.type) for field in to_arrow_schema(schema, timezone="UTC")])
 
 
-def _packer(plan: JoinPlan, which: int, keys: list[int]) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+def _packer(
+    plan: JoinPlan, which: int, keys: list[int], beats: bool
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     """Return the function that packs a partition of an input, numbering its rows.
 
-    The number of the partition comes in a column: the one that a task knows counts over all inputs.
+    The number of the partition comes in a column: the one that a task knows counts over all inputs. With
+    ``beats``, every shard is told how far the rows have come.
     """
     schema = plan.schemas[plan.inputs[which]]
 
     def packed(batches: Iterable[pa.RecordBatch]) -> Batches:
-        rows = 0
+        rows, progress = 0, PartProgress(plan, which)
         for table in _larger(batches):
             batch = table.select(schema.names).cast(schema).combine_chunks().to_batches()[0]
             place = (table[_PARTITION][0].as_py() << _PARTITION_SHIFT) + rows
             rows += batch.num_rows
             arrival = pa.array(place + np.arange(batch.num_rows, dtype=np.int64))
             yield pack(plan, which, batch.append_column(ARRIVAL, arrival), keys, place)
+            if beats:
+                progress.follow(batch)
+        if progress.reached != NEVER:
+            yield pack_beat(plan.counts_as[which], progress.reached, keys)
 
     return packed
 

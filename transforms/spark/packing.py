@@ -18,7 +18,8 @@ from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, shards_of, split_by_shard
 
 PACKED: Final = "shard int, input byte, place long, blob binary"
-"""Rows on their way to a shard. ``place`` orders the blobs of an input; MARKS as ``input`` makes it marks."""
+"""Rows on their way to a shard. ``place`` orders the blobs of an input; MARKS as ``input`` makes it marks, and
+BEAT the progress of the member whose number is ``place``."""
 PACKED_ARROW: Final = pa.schema(
     [("shard", pa.int32()), ("input", pa.int8()), ("place", pa.int64()), ("blob", pa.binary())]
 )
@@ -31,6 +32,7 @@ RESULT, LATE, METRICS, SYNC, ACCOUNT = "result", "late", "metrics", "sync", "acc
 PUNCTUATION: Final = "punctuation"
 
 MARKS: Final = -1
+BEAT: Final = -2
 ENDED: Final = (1 << 63) - 1
 """Mark of an input that has ended."""
 BLOB_ROWS: Final = 1 << 16
@@ -78,6 +80,16 @@ def pack_marks(marks: Sequence[int], keys: Sequence[int]) -> pa.RecordBatch:
 def read_marks(blob: bytes) -> Int64s:
     """Return the marks that ``pack_marks`` was given."""
     return np.frombuffer(blob, "<i8").astype(np.int64)
+
+
+def pack_beat(member: int, progress: int, keys: Sequence[int]) -> pa.RecordBatch:
+    """Return a beat for every shard: how far rows have brought a member, whichever shards they went to."""
+    return _packed(list(keys), BEAT, member, [np.int64(progress).tobytes()] * len(keys))
+
+
+def read_beat(blob: bytes) -> int:
+    """Return the progress that ``pack_beat`` was given."""
+    return int(np.frombuffer(blob, np.int64)[0])
 
 
 def _packed(keys: list[int], which: int, place: int, blobs: list[bytes]) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.clock import clock_at
-from slackwater.plugins.contract import Int64s, Snapshot
+from slackwater.plugins.contract import NEVER, Int64s, Snapshot
 from slackwater.transforms import ipc
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.encode import int64s
@@ -18,7 +18,7 @@ from slackwater.transforms.operator import Chunk, Outputs
 from slackwater.transforms.operators import open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import in_arrival_order
-from slackwater.transforms.spark.packing import ENDED, MARKS, Packed, from_blob, read_marks
+from slackwater.transforms.spark.packing import BEAT, ENDED, MARKS, Packed, from_blob, read_beat, read_marks
 
 STEP_ROWS: Final = 1 << 17
 """Rows that the operator is given at a time: bounds what it builds up before results leave."""
@@ -52,8 +52,10 @@ class Shard:
     Rows are processed in arrival order over all inputs. Where the source sends marks, a row waits until no
     input can bring an earlier one, so the cuts between micro-batches change no result; the wait is bounded by
     how far the inputs' cuts are apart. Without marks every micro-batch is taken to have arrived after the one
-    before, and nothing waits; where no arrival column is named, numbers go on from one to the next. An input
-    that has brought no rows for ``idle_timeout`` then holds nothing back any more, until it does.
+    before, and nothing waits; where no arrival column is named, numbers go on from one to the next. Beats then
+    tell how far rows of all shards have brought each input: as far as it is once the micro-batch has been taken
+    (QDDH sec. V). An input that has brought no rows to any shard for ``idle_timeout`` holds nothing back any
+    more, until it does.
 
     Args:
         plan: what the operator does.
@@ -104,11 +106,18 @@ class Shard:
             with clock_at(given.nanos):
                 outputs = self._operator.push(step)
             yield outputs
+        progress = _progress(given.rows, len(self._plan.members))
+        if live and (progress != NEVER).any():
+            with clock_at(given.nanos):
+                outputs = self._operator.advance(progress)
+            yield outputs
         queue = getattr(self._operator, "queue", None)
         if queue is not None and live and self._measures:
             queue.measure(time.perf_counter() - started)
         if live and self._plan.config.idle_timeout is not None:
-            yield from self._rest(chunk, given.nanos, self._plan.config.idle_timeout)
+            speak = {self._plan.counts_as[which] for which in np.unique(chunk.input).tolist()}
+            speak |= set(np.flatnonzero(progress != NEVER).tolist())
+            yield from self._rest(speak, given.nanos, self._plan.config.idle_timeout)
         if last:
             yield from self._operator.finishing()
             self.ended = True
@@ -156,11 +165,11 @@ class Shard:
         """Remove what is on disk; the shard is of no use any more."""
         self._operator.close()
 
-    def _rest(self, chunk: Chunk, nanos: int, timeout: int) -> Iterator[Outputs]:
-        """Release what inputs hold back that have been silent for too long."""
+    def _rest(self, speak: set[int], nanos: int, timeout: int) -> Iterator[Outputs]:
+        """Release what inputs hold back that have been silent for too long; ``speak`` are those with rows now."""
         self._heard = self._heard or [nanos] * len(self._plan.members)
-        for which in np.unique(chunk.input).tolist():
-            self._heard[self._plan.counts_as[which]] = nanos
+        for which in speak:
+            self._heard[which] = nanos
         before, self._silent = self._silent, {i for i, t in enumerate(self._heard) if nanos - t >= timeout}
         if not self._silent <= before:
             with clock_at(nanos):
@@ -179,7 +188,7 @@ class Shard:
         for which, place, blob in rows:
             if which == MARKS:
                 marks = read_marks(blob)
-            else:
+            elif which >= 0:
                 blobs[which].append((place, blob))
         batches = []
         for i, name in enumerate(self._plan.inputs):
@@ -207,6 +216,15 @@ class Shard:
                 ready.append(batch.filter(pa.array(due)))
                 self._waiting[i] = batch.filter(pa.array(~due))
         return ready
+
+
+def _progress(rows: Iterable[Packed], members: int) -> Int64s:
+    """Return the largest event time that beats tell of each member, or NEVER."""
+    progress = np.full(members, NEVER, np.int64)
+    for which, member, blob in rows:
+        if which == BEAT:
+            progress[member] = max(progress[member], read_beat(blob))
+    return progress
 
 
 def _steps(chunk: Chunk) -> Iterator[Chunk]:
