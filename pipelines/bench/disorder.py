@@ -69,9 +69,9 @@ class Subject:
         self.period, self.interval = period or self.case.period, interval or self.case.interval
         with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
             made = generate(name, Path(folder), rows=rows, seed=seed)
-            self._tables = {stream: pq.read_table(path) for stream, path in made.files.items()}
+            self.tables = {stream: pq.read_table(path) for stream, path in made.files.items()}
         self._query = made.query
-        streams = [_columns(table) for table in self._tables.values()]
+        streams = [_columns(table) for table in self.tables.values()]
         self.log = Log.of(streams)
         self.intervals = Intervals(self.log, _ms(self.interval), _ms(self.period))
         window, step = made.query.window, self.case.step
@@ -91,29 +91,33 @@ class Subject:
 
     def run(self, strategy: str, **options: Any) -> Measured:
         """Run a strategy; of the options it gets those that it has."""
+        settings = self._settings(strategy, options)
+        plan = bind(JoinConfig.read(settings), {name: table.schema for name, table in self.tables.items()})
+        return measure(plan, self.tables, self.log, self.intervals)
+
+    def at_recall(self, strategy: str, recall: float) -> Measured:
+        """Run a strategy with a recall and the settings of this data set."""
+        return self.run(strategy, **self._pace(recall))
+
+    def settings(self, strategy: str, recall: float) -> dict[str, Any]:
+        """Return the settings of the join with which ``at_recall`` runs a strategy."""
+        return self._settings(strategy, self._pace(recall))
+
+    def _pace(self, recall: float) -> dict[str, Any]:
+        case = self.case
+        pace = {"period": self.period, "interval": self.interval, "granularity": case.granularity}
+        return {"recall": recall, **pace, "basic_window": case.granularity}
+
+    def _settings(self, strategy: str, options: Mapping[str, Any]) -> dict[str, Any]:
         known = {p.strategy.name: p.strategy for p in manager().strategies("disorder")}[strategy].model_fields
-        disorder = {"strategy": strategy, **{name: v for name, v in options.items() if name in known}}
-        settings = {
+        return {
             "time": "ts",
             "arrival": "arrived",
             "window": self._query.duration,
             "where": self._query.where,
             "output": "counts",
-            "disorder": disorder,
+            "disorder": {"strategy": strategy, **{name: v for name, v in options.items() if name in known}},
         }
-        plan = bind(JoinConfig.read(settings), {name: table.schema for name, table in self._tables.items()})
-        return measure(plan, self._tables, self.log, self.intervals)
-
-    def at_recall(self, strategy: str, recall: float) -> Measured:
-        """Run a strategy with a recall and the settings of this data set."""
-        return self.run(
-            strategy,
-            recall=recall,
-            period=self.period,
-            interval=self.interval,
-            granularity=self.case.granularity,
-            basic_window=self.case.granularity,
-        )
 
     def constant(self, slack: int) -> Measured:
         """Return what a constant slack gives, without a run."""

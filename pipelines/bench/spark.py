@@ -6,6 +6,8 @@ is printed. Spark's own join gets the state store that it is fastest with, and t
 short runs do without. They take turns, after a run of each that is not counted; the best of each counts.
 
 Then what micro-batches give our shards, and what they read and write of their state, as windows grow.
+
+Last, the recall that is reached where one is asked for, with 1, 4 and 16 shards, on live streams.
 """
 
 from __future__ import annotations
@@ -43,7 +45,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--repeat", type=int, default=2, help="runs; the best one counts for both sides")
     parser.add_argument("--state-rows", type=int, default=600_000, help="rows for the bytes of the state")
     parser.add_argument("--state-batch-rows", type=int, default=20_000, help="rows of a micro-batch there")
-    parser.add_argument("--only", choices=["throughput", "state"], help="one part of the benchmark")
+    parser.add_argument("--data", nargs="+", default=["syn3", "flights"], help="data sets for the recall")
+    parser.add_argument("--data-rows", type=int, help="rows per stream there; default: the data set's own number")
+    parser.add_argument("--data-batch-rows", type=int, default=40_000, help="rows of a micro-batch there")
+    parser.add_argument("--recall", type=float, nargs="+", default=[0.9, 0.99], help="recalls asked for")
+    parser.add_argument("--shards", type=int, nargs="+", default=[1, 4, 16], help="shards that share the work")
+    parser.add_argument("--only", choices=["throughput", "state", "recall"], help="one part of the benchmark")
     options = parser.parse_args(arguments)
     from slackwater.transforms.spark.session import start_session
 
@@ -52,11 +59,13 @@ def main(arguments: list[str]) -> None:
     console = Console()
     try:
         with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
-            if options.only != "state":
+            if options.only in (None, "throughput"):
                 for rows in options.rows:
                     _throughput(console, session, Path(folder), rows, options.batch_rows, options.repeat)
-            if options.only != "throughput":
+            if options.only in (None, "state"):
                 _state(console, session, Path(folder), options.state_rows, options.state_batch_rows)
+        if options.only in (None, "recall"):
+            _recall(console, session, options)
     finally:
         session.stop()
 
@@ -97,6 +106,19 @@ def _state(console: Console, session: SparkSession, folder: Path, rows: int, bat
         data = make_data(folder / f"window-{window_ms}", rows, batch_rows, MANY_KEYS, window_ms)
         costs = state_of(session, data)
         table.add_row(name, *_figures(costs[len(costs) // 2 :]))
+    console.print(table)
+
+
+def _recall(console: Console, session: SparkSession, options: argparse.Namespace) -> None:
+    from slackwater.pipelines.bench.disorder import Subject
+    from slackwater.pipelines.bench.spark_recall import STRATEGY, reached
+
+    table = Table("data", "asked", "shards", "recall", "Φ(.99Γ)", box=box.SIMPLE, title=f"Recall: {STRATEGY}")
+    for name in options.data:
+        subject = Subject(name, options.data_rows, None, None, seed=7)
+        for line in reached(session, subject, options.recall, options.shards, options.data_batch_rows):
+            figures = (f"{line.overall:.4f}", f"{line.nearly:.3f}")
+            table.add_row(line.data, f"{line.asked:g}", f"{line.shards}", *figures)
     console.print(table)
 
 
