@@ -190,7 +190,8 @@ class SparkRun:
         partitions = min(plan.config.shards, self._session.sparkContext.defaultParallelism)
         self._session.conf.set("spark.sql.shuffle.partitions", str(partitions))
         feeds = [self._feed(node.inputs[label]) for label in plan.inputs]
-        job = plan_job(feeds, plan, shard_keys(plan.config.shards, partitions), self._rows_per_batch)
+        keys = shard_keys(plan.config.shards, partitions)
+        job = plan_job(feeds, plan, keys, self._rows_per_batch)
         accounts: dict[int, Account] = {}
         ports = {RESULT: Port(name), LATE: Port(name, "late"), METRICS: Port(name, "metrics")}
         ports |= {SYNC: Port(name, "syncs")} if "syncs" in plan.side_outputs else {}
@@ -207,7 +208,7 @@ class SparkRun:
                     elif ports[kind] in self._outlets:
                         self._outlets[ports[kind]].write(from_blob(blob))
 
-            self._query(name, job, join_packed(self._source(job), plan), write)
+            self._query(name, job, join_packed(self._source(job), plan, keys), write)
         total = Accounting(plan.inputs)
         for account in accounts.values():
             total += account.accounting

@@ -100,7 +100,7 @@ class Query:
     ) -> dict[str, list[pa.RecordBatch]]:
         """Process a micro-batch, then the timers that are due; return what came out, unless it fails."""
         handle = deepcopy(self.handle)
-        processor = JoinProcessor(self.plan, "query", self._timers)
+        processor = JoinProcessor(self.plan, "query", [7], self._timers)
         with patch.multiple(state, SHARDS=self.shards[worker], LEAST_LOG=self._least_log):
             processor.init(handle)
             out = list(processor.handleInputRows((7,), iter(rows), TimerValues(ms))) if rows else []

@@ -135,6 +135,9 @@ class JoinConfig(DisorderConfig):
     """shedding strategy and its options"""
     output: Literal["rows", "counts"] = "rows"
     """joined rows, or the number of results per timestamp"""
+    id: str | None = Field(default=None, min_length=1)
+    """name of a text column that tells every result from all others, the same after a restart: the shard, and the
+    number of each member among its input's rows in that shard"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the join is split into by key"""
     archive: str | None = None

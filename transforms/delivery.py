@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.outputs import Outputs
@@ -19,8 +20,8 @@ RESULTS_AT_ONCE: Final = 1 << 17
 class Delivery:
     """Gathers results as row numbers and makes rows of many at once."""
 
-    def __init__(self, plan: JoinPlan, stores: Sequence[RowStore]) -> None:
-        self._plan, self._stores = plan, stores
+    def __init__(self, plan: JoinPlan, stores: Sequence[RowStore], shard: int = 0) -> None:
+        self._plan, self._stores, self._shard = plan, stores, shard
         self._found: list[tuple[Int64s, Int64s]] = []
         self._size = 0
 
@@ -55,9 +56,20 @@ class Delivery:
         self._found.clear()
         self._size = 0
         members = enumerate(self._stores[: rows.shape[1]])
-        self.write(out, [store.take(store.locate(rows[:, i])) for i, store in members], ts)
+        self._write(out, [store.take(store.locate(rows[:, i])) for i, store in members], ts, list(rows.T))
 
-    def write(self, out: Outputs, members: Sequence[Sequence[Any]], ts: Int64s) -> None:
-        """Write results of which the columns of each input's members are known."""
+    def write_stored(self, out: Outputs, members: Sequence[Any], ts: Int64s) -> None:
+        """Write results of which each input's members were read from disk (``RowDisk``), as batches of rows."""
+        columns = [batch.columns for batch in members]
+        seqs = [] if self._plan.config.id is None else [mine.pop() for mine in columns]
+        self._write(out, columns, ts, seqs)
+
+    def _write(self, out: Outputs, members: Sequence[Sequence[Any]], ts: Int64s, seqs: Sequence[Any]) -> None:
+        """Write results of which each input's members and their row numbers are known."""
         columns = [column for mine in members for column in mine]
-        out.results.append(self._plan.result_batch(columns, pa.array(ts).cast(self._plan.time_type)))
+        beside = [pa.array(ts).cast(self._plan.time_type)]
+        if self._plan.config.id is not None:
+            # Row numbers are counted over all arrivals of a shard: neither cuts nor restarts show.
+            texts = [pc.cast(seq if isinstance(seq, pa.Array) else pa.array(seq), pa.string()) for seq in seqs]
+            beside.append(pc.binary_join_element_wise(str(self._shard), *texts, "-"))
+        out.results.append(self._plan.result_batch(columns, *beside))

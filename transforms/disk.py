@@ -23,6 +23,9 @@ from slackwater.transforms.spill import SpillDirectory, remove_stale
 SNAPSHOT_BYTES: Final = 256 * 10**6
 """Bytes on disk that a snapshot can take along: it is held in memory, by the engine too."""
 
+SEQ: Final = "__seq"
+"""Last column of rows on disk where results have ids: the row's number."""
+
 Partition = tuple[int, int]
 """Input and number."""
 
@@ -74,7 +77,7 @@ class RowDisk:
         if not len(seqs):
             return
         order = np.argsort(partitions, kind="stable")
-        batch = _beside(notes[order], self._rows(which, seqs[order]))
+        batch = _beside(notes[order], self.rows(which, seqs[order]))
         numbers, first = np.unique(partitions[order], return_index=True)
         for number, start, stop in zip(numbers, first, [*first[1:], len(order)], strict=True):
             self._append(which, int(number), [batch.slice(start, stop - start)])
@@ -131,9 +134,11 @@ class RowDisk:
                 with pa.ipc.open_stream(file) as stream:
                     yield from stream
 
-    def _rows(self, which: int, seqs: Int64s) -> pa.RecordBatch:
+    def rows(self, which: int, seqs: Int64s) -> pa.RecordBatch:
+        """Return tuples in memory as rows of ``stored_schemas``."""
         store = self._stores[which]
-        return store.batch(store.locate(seqs))
+        rows = store.batch(store.locate(seqs))
+        return rows if self._plan.config.id is None else rows.append_column(SEQ, pa.array(seqs))
 
     def _append(self, which: int, partition: int, batches: Iterable[pa.RecordBatch]) -> None:
         with self._failures():
@@ -180,8 +185,8 @@ class RowReader:
 
     def __init__(self, disk: RowDisk, plan: JoinPlan) -> None:
         self._disk, self._condition = disk, plan.condition
-        self._schemas = list(plan.schemas.values())
-        self._encoder = CellEncoder(plan.condition, self._schemas)
+        self._schemas = stored_schemas(plan)
+        self._encoder = CellEncoder(plan.condition, list(plan.schemas.values()))
         self._kept = 0
 
     def blocks(self, which: int, partition: int, size: int) -> Iterator[Stored]:
@@ -199,7 +204,7 @@ class RowReader:
             yield self._stored(which, waiting)
 
     def in_memory(self, which: int, seqs: Int64s, notes: Int64s) -> Stored:
-        rows = self._disk._rows(which, seqs)
+        rows = self._disk.rows(which, seqs)
         return Stored(rows, notes, *self._encode(which, rows))
 
     def words(self, which: int, cell: int, values: Any) -> Int64s:
@@ -222,6 +227,12 @@ class RowReader:
 
     def _encode(self, which: int, rows: pa.RecordBatch) -> tuple[Int64s, UInt64s]:
         return self._encoder.encode(which, rows)
+
+
+def stored_schemas(plan: JoinPlan) -> list[pa.Schema]:
+    """Return the schema of each input's rows on disk."""
+    schemas = list(plan.schemas.values())
+    return schemas if plan.config.id is None else [schema.append(pa.field(SEQ, pa.int64())) for schema in schemas]
 
 
 def _beside(notes: Int64s, rows: pa.RecordBatch) -> pa.RecordBatch:

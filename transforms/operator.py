@@ -89,7 +89,7 @@ class Operator:
         self._optional = {name: part for name, part in optional.items() if part is not None}
         self._on_t = int(state.get("on_t", NEVER))
         self._late = LateRows(plan, self._rows.stores)
-        self._delivery = Delivery(plan, self._rows.stores)
+        self._delivery = Delivery(plan, self._rows.stores, shard)
         self._finished: list[Finished] = []
         """What the join has proved finished in this step."""
 
@@ -363,7 +363,7 @@ class Operator:
         if rows is None:
             self._counts.add(out, ts, np.ones(len(ts), np.int64), self._owes())
         else:
-            self._delivery.write(out, [batch.columns for batch in rows], ts)
+            self._delivery.write_stored(out, rows, ts)
 
     def _owes(self) -> bool:
         """Whether results with times before the present may still come."""

@@ -240,11 +240,12 @@ class JoinPlan:
             for name, schema in self.member_schemas.items()
             for field in schema
         ]
-        return pa.schema([*columns, ts])
+        ids = [] if self.config.id is None else [pa.field(self.config.id, pa.string())]
+        return pa.schema([*columns, ts, *ids])
 
-    def result_batch(self, columns: list[Any], ts: pa.Array) -> pa.RecordBatch:
-        """Return results as rows: the columns of every input's member, and the results' timestamps."""
-        return pa.RecordBatch.from_arrays([*columns, ts], schema=self.result_schema)
+    def result_batch(self, columns: list[Any], *beside: pa.Array) -> pa.RecordBatch:
+        """Return results as rows: the columns of every input's member, the results' timestamps, their ids if any."""
+        return pa.RecordBatch.from_arrays([*columns, *beside], schema=self.result_schema)
 
     @property
     def queue(self) -> Queue | None:
@@ -314,6 +315,8 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     given = getattr(plan.shedding, "frequencies", None) or {}
     plan = replace(plan, frequencies=read_frequencies(given, condition, members))
     _ = plan.foreign_keys
+    if config.id is not None and config.output == "counts":
+        raise ConfigError("counts have one row per shard and timestamp, and no members; leave it out", "id")
     if config.shards > 1 and condition.shard_columns is None:
         why = "links no key across all inputs" if condition.connected else "does not connect all inputs"
         raise ConfigError(
@@ -331,6 +334,8 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
         raise ConfigError(str(error), "join") from None
     columns = [field.name for field in plan.result_schema]
     clash = next((column for column in columns if columns.count(column) > 1), None)
+    if clash is not None and clash == config.id:
+        raise ConfigError(f"there is a result column called {clash!r} already; choose another name", "id")
     if clash is not None:
         raise ConfigError(f"two result columns would be called {clash!r}; rename an input or a column", "input")
     return plan

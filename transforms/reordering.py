@@ -67,7 +67,7 @@ class ReorderPlan(JoinPlan):
         (schema,) = self.schemas.values()
         return schema
 
-    def result_batch(self, columns: list[Any], ts: pa.Array) -> pa.RecordBatch:
+    def result_batch(self, columns: list[Any], *beside: pa.Array) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(columns, schema=self.result_schema)
 
 

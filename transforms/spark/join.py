@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
@@ -251,10 +251,10 @@ def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
         .mapInArrow(_packer(plan, i, keys, beats), PACKED)
         for i, name in enumerate(plan.inputs)
     ]
-    return unpack(join_packed(reduce(DataFrame.union, packed), plan, timers), plan)
+    return unpack(join_packed(reduce(DataFrame.union, packed), plan, keys, timers), plan)
 
 
-def join_packed(packed: DataFrame, plan: JoinPlan, timers: bool = False) -> DataFrame:
+def join_packed(packed: DataFrame, plan: JoinPlan, keys: Sequence[int], timers: bool = False) -> DataFrame:
     """Join rows of ``packing.PACKED``; return rows of ``packing.OUTPUT``.
 
     Of a streaming DataFrame, inputs end when their marks say so; of a batch DataFrame, with the last row.
@@ -262,14 +262,15 @@ def join_packed(packed: DataFrame, plan: JoinPlan, timers: bool = False) -> Data
     Args:
         packed: the rows.
         plan: the join.
+        keys: the value of the column ``shard`` for each shard.
         timers: whether to let Spark call shards by the clock, for inputs that fall idle. Spark then makes
             micro-batches without rows too, so that a query with the trigger ``availableNow`` does not end.
     """
     shards = packed.groupBy("shard")
     if packed.isStreaming:
-        processor = JoinProcessor(plan, uuid.uuid4().hex, timers)
+        processor = JoinProcessor(plan, uuid.uuid4().hex, keys, timers)
         return shards.transformWithState(processor, OUTPUT, "Append", "ProcessingTime" if timers else "None")
-    return shards.applyInArrow(_whole_shard(plan), OUTPUT)
+    return shards.applyInArrow(_whole_shard(plan, keys), OUTPUT)
 
 
 def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
@@ -344,7 +345,7 @@ def _unpacker(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Batches
     return unpacked
 
 
-def _whole_shard(plan: JoinPlan) -> Callable[[Any, Batches], Batches]:
+def _whole_shard(plan: JoinPlan, keys: Sequence[int]) -> Callable[[Any, Batches], Batches]:
     """Return the function that replays a shard from its first to its last row."""
 
     def replay(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -354,7 +355,7 @@ def _whole_shard(plan: JoinPlan) -> Callable[[Any, Batches], Batches]:
             for batch in batches
             for which, place, blob in zip(batch["input"], batch["place"], batch["blob"], strict=True)
         ]
-        for number, (kind, blob) in enumerate(_all_of(Shard(plan, number=shard_key), rows)):
+        for number, (kind, blob) in enumerate(_all_of(Shard(plan, number=keys.index(shard_key)), rows)):
             columns = [
                 pa.array([value], field.type)
                 for value, field in zip((shard_key, kind, number, blob), OUTPUT_ARROW, strict=True)

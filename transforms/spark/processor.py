@@ -5,7 +5,7 @@ Imports little: Spark also loads this in processes that only ask for the state v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -39,12 +39,13 @@ class JoinProcessor(StatefulProcessor):
     Args:
         plan: the join.
         join: what tells it from others that the same workers run.
+        keys: what Spark knows each shard by.
         timers: whether Spark calls by the clock. The time of day is that of the micro-batch then.
     """
 
-    def __init__(self, plan: JoinPlan, join: str, timers: bool = False) -> None:
+    def __init__(self, plan: JoinPlan, join: str, keys: Sequence[int], timers: bool = False) -> None:
         self._plan = CPickleSerializer().dumps(plan)
-        self._join, self._timers = join, timers
+        self._join, self._keys, self._timers = join, list(keys), timers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -77,7 +78,8 @@ class JoinProcessor(StatefulProcessor):
         now = timer_values.getCurrentProcessingTimeInMs() * _NANOS_PER_MS if self._timers else now_nanos()
         given = Given(rows, now)
         join = f"{self._join} {_query()}"
-        with open_shard(_plan(self._plan), join, key, SparkStore(*self._variables)) as opened:
+        number = self._keys.index(key)
+        with open_shard(_plan(self._plan), join, number, SparkStore(*self._variables)) as opened:
             if expired:
                 opened.notes.pop(_TIMER, None)
             for kind, blob in give(opened, given):

@@ -1,0 +1,95 @@
+"""Exactly-once on Spark: ids that are those of the local runner, and a driver that is killed in mid-stream."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+
+from slackwater.pipelines.local import run as run_local
+from slackwater.pipelines.run_spark import run as run_spark
+from slackwater.pipelines.template import read_template_text
+from slackwater.transforms.config import JoinConfig
+from slackwater.transforms.operator import Operator
+from slackwater.transforms.plan import bind
+from slackwater.transforms.replay import in_arrival_order, shards_of
+
+pytestmark = pytest.mark.spark
+
+TEMPLATE = """
+pipeline:
+  transforms:
+    - {{type: ReadFromParquet, name: a, config: {{path: {folder}/a.parquet}}}}
+    - {{type: ReadFromParquet, name: b, config: {{path: {folder}/b.parquet}}}}
+    - type: SlidingWindowJoin
+      name: joined
+      input: {{a: a, b: b}}
+      config:
+        {{time: ts, window: 80ms, where: a.k = b.k, arrival: at, shards: 3, id: key,
+          disorder: {{strategy: fixed, slack: 60ms}}}}
+    - {{type: WriteToParquet, input: joined, config: {{path: {folder}/{out}}}}}
+"""
+
+
+def test_results_have_the_ids_of_the_local_runner(spark: Any, tmp_path: Path) -> None:
+    """Several shards and micro-batches; the arrival column orders the rows of both inputs."""
+    rng = np.random.default_rng(5)
+    for which, name in enumerate("ab"):
+        ts = 10 * np.arange(300) - rng.integers(0, 100, 300)
+        rows = {"ts": ts, "k": rng.integers(0, 9, 300), "at": 2 * np.arange(300) + which}
+        pq.write_table(pa.table(rows), tmp_path / f"{name}.parquet", row_group_size=50)
+    local, found = (
+        read_template_text("join", TEMPLATE.format(folder=tmp_path, out=f"{name}.parquet"))
+        for name in ("local", "spark")
+    )
+    run_local(local)
+    run_spark(found, session=spark, rows_per_batch=120)
+    expected, result = (pq.read_table(tmp_path / f"{name}.parquet").sort_by("key") for name in ("local", "spark"))
+    assert result.equals(expected)
+    assert len(set(expected["key"].to_pylist())) == expected.num_rows > 300
+    assert {key.split("-")[0] for key in expected["key"].to_pylist()} == {"0", "1", "2"}
+
+
+def load_benchmark() -> Any:
+    path = Path(__file__).parents[1] / "benchmarks" / "kills.py"
+    spec = importlib.util.spec_from_file_location("kills_benchmark", path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def undisturbed(settings: dict[str, Any], inputs: list[list[pa.Table]]) -> dict[str, Counter[Any]]:
+    """Return results and late rows of one operator per shard that is given a file of each input after the other."""
+    plan = bind(JoinConfig.read(settings), {name: parts[0].schema for name, parts in zip("ab", inputs, strict=True)})
+    operators = [Operator(plan, shard=shard) for shard in range(plan.config.shards)]
+    found: dict[str, Counter[Any]] = {"results": Counter(), "late": Counter()}
+    for parts in zip(*inputs, strict=True):
+        batches = [part.combine_chunks().to_batches()[0] for part in parts]
+        for shard, operator in enumerate(operators):
+            mine = [b.filter(pa.array(shards_of(plan, i, b) == shard)) for i, b in enumerate(batches)]
+            out = operator.push(in_arrival_order(mine, [batch["at"].to_numpy() for batch in mine]))
+            for name, given in (("results", out.results), ("late", out.late)):
+                found[name].update(tuple(row.items()) for batch in given for row in batch.to_pylist())
+    return found
+
+
+def test_a_driver_that_is_killed_twice_loses_and_doubles_nothing(spark: Any, tmp_path: Path) -> None:
+    kills = load_benchmark()
+    inputs = kills.write_inputs(tmp_path / "in", rows=1500, files=6)
+    expected = undisturbed(kills.settings_of("fixed"), inputs)
+    seen = kills.run_with_kills(tmp_path / "in", tmp_path / "out", "fixed", 2, random.Random(4))
+    assert len(seen) == 2
+    assert seen[-1] < 12, "both came in mid-stream"
+    assert kills.read_outputs(spark, tmp_path / "out") == expected
+    assert all(rows.total() > 100 for rows in expected.values())
