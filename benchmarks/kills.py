@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,14 @@ CASES: dict[str, dict[str, Any]] = {
 
 def settings_of(case: str) -> dict[str, Any]:
     """Return the settings of the join of a case."""
-    common = {"time": "ts", "window": "300ms", "where": "a.k = b.k", "arrival": "at", "shards": SHARDS, "id": "key"}
+    common = {
+        "time": "ts",
+        "window": "300ms",
+        "where": "a.k = b.k",
+        "arrival": "at",
+        "shards": SHARDS,
+        "id": "key",
+    }
     return {name: value for name, value in {**common, **CASES[case]}.items() if value is not None}
 
 
@@ -65,8 +72,8 @@ def write_inputs(folder: Path, rows: int, files: int, seed: int = 7) -> list[lis
     return written
 
 
-def drive(inputs: Path, out: Path, case: str) -> None:
-    """Join all there is, from where the checkpoint says."""
+def drive(inputs: Path, out: Path, case: str, outputs: list[str]) -> None:
+    """Join all there is, from where the checkpoint says, with a query for each of these outputs."""
     from slackwater.transforms.spark import sliding_window_join
     from slackwater.transforms.spark.session import start_session
 
@@ -85,53 +92,51 @@ def drive(inputs: Path, out: Path, case: str) -> None:
         .option("checkpointLocation", str(out / f"checkpoint-{name}"))
         .trigger(availableNow=True)
         .start()
-        for name in OUTPUTS
+        for name in outputs
     ]
     for query in queries:
         query.awaitTermination()
     session.stop()
 
 
-def start_driver(inputs: Path, out: Path, case: str) -> subprocess.Popen[bytes]:
-    """Start the driver as the head of a process group of its own."""
-    command = [sys.executable, __file__, "drive", str(inputs), str(out), case]
-    return subprocess.Popen(command, start_new_session=True)
+class Driver:
+    """The driver of a case, as a program of its own, and what it has written so far."""
 
+    def __init__(self, inputs: Path, out: Path, case: str, outputs: Sequence[str] = OUTPUTS) -> None:
+        self._out, self._outputs = out, outputs
+        self._command = [sys.executable, __file__, "drive", str(inputs), str(out), case, *outputs]
 
-def commits(out: Path) -> int:
-    """Return how many micro-batches have been committed, by both queries together."""
-    return sum(file.name.isdigit() for name in OUTPUTS for file in (out / f"checkpoint-{name}/commits").glob("*"))
+    def commits(self) -> int:
+        """Return how many micro-batches have been committed, by all queries together."""
+        folders = [self._out / f"checkpoint-{name}" / "commits" for name in self._outputs]
+        return sum(file.name.isdigit() for folder in folders for file in folder.glob("*"))
 
+    def run(self, kills: int, chance: random.Random) -> list[int]:
+        """Run it to its end, killing it meanwhile; return how many commits there were at each kill."""
+        seen: list[int] = []
+        while self._life(self.commits() + chance.randint(1, 3) if len(seen) < kills else None, chance.random()):
+            seen.append(self.commits())
+        return seen
 
-def run_with_kills(inputs: Path, out: Path, case: str, kills: int, chance: random.Random) -> list[int]:
-    """Run the driver to its end, killing it meanwhile; return how many commits there were at each kill."""
-    seen: list[int] = []
-    while True:
-        driver = start_driver(inputs, out, case)
-        wanted = commits(out) + chance.randint(1, 3) if len(seen) < kills else None
-        moment = chance.random()
-        while driver.poll() is None:
+    def _life(self, commits: int | None, moment: float) -> bool:
+        """Start it, and kill it a moment after so many commits; return whether that came before its end."""
+        process = subprocess.Popen(self._command, start_new_session=True)
+        while process.poll() is None:
             time.sleep(0.05)
-            if wanted is not None and commits(out) >= wanted:
+            if commits is not None and self.commits() >= commits:
                 time.sleep(moment)
-                os.killpg(driver.pid, signal.SIGKILL)
-                driver.wait()
-                seen.append(commits(out))
-                break
-        else:
-            if driver.returncode:
-                raise SystemExit(f"the driver ended with {driver.returncode}")
-            return seen
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return True
+        if process.returncode:
+            raise SystemExit(f"the driver ended with {process.returncode}")
+        return False
 
 
 def read_outputs(session: Any, out: Path) -> dict[str, Counter[Any]]:
     """Return the rows of both sinks, as Spark reads them: files that no commit names are left out."""
-    read: Callable[[Path], Any] = lambda path: session.read.parquet(str(path)).toArrow()  # noqa: E731
-    return {name: Counter(map(_frozen, read(out / name).to_pylist())) for name in OUTPUTS}
-
-
-def _frozen(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row.items())
+    found = {name: session.read.parquet(str(out / name)).toArrow().to_pylist() for name in OUTPUTS}
+    return {name: Counter(tuple(row.items()) for row in rows) for name, rows in found.items()}
 
 
 def main(options: argparse.Namespace) -> None:
@@ -143,8 +148,8 @@ def main(options: argparse.Namespace) -> None:
         with tempfile.TemporaryDirectory(prefix="slackwater-kills-") as folder:
             inputs, alone, killed = (Path(folder) / name for name in ("inputs", "alone", "killed"))
             write_inputs(inputs, options.rows, options.files)
-            run_with_kills(inputs, alone, case, 0, chance)
-            seen = run_with_kills(inputs, killed, case, options.kills, chance)
+            Driver(inputs, alone, case).run(0, chance)
+            seen = Driver(inputs, killed, case).run(options.kills, chance)
             session = start_session()
             expected, found = read_outputs(session, alone), read_outputs(session, killed)
             session.stop()
@@ -158,7 +163,7 @@ def main(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["drive"]:
-        drive(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+        drive(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5:])
     else:
         parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
         parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; default: all")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journaling import part_of
-from test_journal import N, SCHEMA, arrivals, plan_of
+from test_journal import SCHEMA, N, arrivals, plan_of
 
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.config import JoinConfig
@@ -76,11 +76,12 @@ def faulty(**changes: Any) -> None:
 
 
 def test_counts_have_no_members_to_make_an_id_of() -> None:
-    with pytest.raises(ConfigError, match="id: counts have one row per shard and timestamp, and no members; leave"):
+    with pytest.raises(
+        ConfigError, match="id: counts have one row per shard and timestamp, and no members; leave"
+    ):
         faulty(id="key", output="counts")
 
 
 def test_the_column_needs_a_name_of_its_own() -> None:
     with pytest.raises(ConfigError, match="id: there is a result column called 'a_k' already; choose another"):
         faulty(id="a_k")
-

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spark_cases import rows_of
 
 pytest.importorskip("pyspark")
 
@@ -23,6 +24,7 @@ from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import bind
 from slackwater.transforms.replay import in_arrival_order, shards_of
+from slackwater.transforms.spark.join import unpack
 
 pytestmark = pytest.mark.spark
 
@@ -69,9 +71,13 @@ def load_benchmark() -> Any:
     return module
 
 
+def schemas_of(inputs: list[list[pa.Table]]) -> dict[str, pa.Schema]:
+    return {name: parts[0].schema for name, parts in zip("ab", inputs, strict=True)}
+
+
 def undisturbed(settings: dict[str, Any], inputs: list[list[pa.Table]]) -> dict[str, Counter[Any]]:
-    """Return results and late rows of one operator per shard that is given a file of each input after the other."""
-    plan = bind(JoinConfig.read(settings), {name: parts[0].schema for name, parts in zip("ab", inputs, strict=True)})
+    """Return results and late rows of one operator per shard that is given a file of each input at a time."""
+    plan = bind(JoinConfig.read(settings), schemas_of(inputs))
     operators = [Operator(plan, shard=shard) for shard in range(plan.config.shards)]
     found: dict[str, Counter[Any]] = {"results": Counter(), "late": Counter()}
     for parts in zip(*inputs, strict=True):
@@ -80,16 +86,21 @@ def undisturbed(settings: dict[str, Any], inputs: list[list[pa.Table]]) -> dict[
             mine = [b.filter(pa.array(shards_of(plan, i, b) == shard)) for i, b in enumerate(batches)]
             out = operator.push(in_arrival_order(mine, [batch["at"].to_numpy() for batch in mine]))
             for name, given in (("results", out.results), ("late", out.late)):
-                found[name].update(tuple(row.items()) for batch in given for row in batch.to_pylist())
+                found[name].update(rows_of(given))
     return found
 
 
 def test_a_driver_that_is_killed_twice_loses_and_doubles_nothing(spark: Any, tmp_path: Path) -> None:
+    """Results and late rows are written together, and taken apart when they are read."""
     kills = load_benchmark()
     inputs = kills.write_inputs(tmp_path / "in", rows=1500, files=6)
-    expected = undisturbed(kills.settings_of("fixed"), inputs)
-    seen = kills.run_with_kills(tmp_path / "in", tmp_path / "out", "fixed", 2, random.Random(4))
+    case = kills.settings_of("fixed")
+    seen = kills.Driver(tmp_path / "in", tmp_path / "out", "fixed", ["packed"]).run(2, random.Random(4))
     assert len(seen) == 2
-    assert seen[-1] < 12, "both came in mid-stream"
-    assert kills.read_outputs(spark, tmp_path / "out") == expected
+    assert seen[-1] < 6, "both came in mid-stream"
+    plan = bind(JoinConfig.read(case), schemas_of(inputs))
+    outputs = unpack(spark.read.parquet(str(tmp_path / "out" / "packed")), plan)
+    found = {"results": outputs.results, "late": outputs.late}
+    expected = undisturbed(case, inputs)
+    assert {name: rows_of([frame.toArrow()]) for name, frame in found.items()} == expected
     assert all(rows.total() > 100 for rows in expected.values())

@@ -244,7 +244,7 @@ class JoinPlan:
         return pa.schema([*columns, ts, *ids])
 
     def result_batch(self, columns: list[Any], *beside: pa.Array) -> pa.RecordBatch:
-        """Return results as rows: the columns of every input's member, the results' timestamps, their ids if any."""
+        """Return results as rows: the columns of every input's member, the timestamps, the ids if any."""
         return pa.RecordBatch.from_arrays([*columns, *beside], schema=self.result_schema)
 
     @property
