@@ -184,7 +184,15 @@ def _runner(runner: Runner, beam_options: dict[str, str]) -> Callable[..., dict[
 
 @app.command()
 @_reporting
-def check(template: Template, variables: Variables = None, plugins: Plugins = None, debug: Debug = False) -> None:
+def check(
+    template: Template,
+    variables: Variables = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say how joins are split over shards, and why.")
+    ] = False,
+    plugins: Plugins = None,
+    debug: Debug = False,
+) -> None:
     """Check a template against its inputs without running it."""
     from slackwater.pipelines.archives import check_archives
     from slackwater.pipelines.assembly import assemble
@@ -201,7 +209,7 @@ def check(template: Template, variables: Variables = None, plugins: Plugins = No
     spare_pandas(_own_process)
     assembly = assemble(read_template(template, _pairs(variables)), schema_of)
     check_archives(assembly)
-    show_assembly(assembly)
+    show_assembly(assembly, explain)
 
 
 @app.command()

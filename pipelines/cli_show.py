@@ -85,8 +85,8 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield from ((f"{name}: {what}", value) for what, value in _summary_rows(part))
 
 
-def show_assembly(assembly: Assembly) -> None:
-    """Print what a checked template reads, joins and writes."""
+def show_assembly(assembly: Assembly, explain: bool = False) -> None:
+    """Print what a checked template reads, joins and writes; of joins also how they are split, if told so."""
     from slackwater.pipelines.graph import Port
 
     pipeline = assembly.pipeline
@@ -99,13 +99,14 @@ def show_assembly(assembly: Assembly) -> None:
         typer.echo(" ".join(filter(None, [f"  {node.name}: {node.type}", path, reads and f"({reads})"])))
         schema = assembly.schemas.get(Port(node.name))
         if node.name in assembly.plans:
-            for what, text in _operator_rows(assembly.plans[node.name]):
+            for what, text in _operator_rows(assembly.plans[node.name], explain):
                 typer.echo(f"    {what}: {text}")
         if schema is not None:
             typer.echo(f"    columns: {', '.join(f'{field.name} {field.type}' for field in schema)}")
 
 
-def _operator_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
+def _operator_rows(plan: JoinPlan, explain: bool) -> Iterable[tuple[str, str]]:
+    from slackwater.transforms.explaining import described, split_rows
     from slackwater.transforms.load_shedding import ShedPlan
     from slackwater.transforms.reordering import ReorderPlan
 
@@ -119,19 +120,23 @@ def _operator_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     elif "syncs" in plan.side_outputs:
         yield from _aggregate_rows(plan)
     elif isinstance(plan, ShedPlan):
-        yield plan.shedding.stage, _described(plan.shedding)
+        yield plan.shedding.stage, described(plan.shedding)
     elif isinstance(plan, ReorderPlan):
-        yield plan.disorder.stage, _described(plan.disorder)
+        yield plan.disorder.stage, described(plan.disorder)
         if "punctuations" in plan.side_outputs:
             yield "punctuations", ", ".join(plan.punctuation_schema.names)
     else:
         yield from _join_rows(plan)
+        if explain:
+            yield from split_rows(plan)
+            return
     yield "shards", str(plan.config.shards)
 
 
 def _aggregate_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     from slackwater.transforms.aggregates import parse_aggregates
     from slackwater.transforms.aggregating import AggregatePlan
+    from slackwater.transforms.explaining import described
 
     assert isinstance(plan, AggregatePlan)
     config = plan.aggregate
@@ -141,7 +146,7 @@ def _aggregate_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     yield "aggregates", ", ".join(found)
     if config.having is not None:
         yield "having", config.having
-    yield plan.disorder.stage, _described(plan.disorder)
+    yield plan.disorder.stage, described(plan.disorder)
 
 
 def _close_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
@@ -159,13 +164,10 @@ def _close_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
 
 def _join_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     from slackwater.pipelines.expression_text import text_of
-    from slackwater.plugins.options import Duration
-    from slackwater.transforms.time_unit import NANOS
+    from slackwater.transforms.explaining import described, windows
 
     inputs = plan.members
-    rows = plan.setting.rows
-    sizes = [f"{n} rows" for n in rows] or [str(Duration(ticks * NANOS[plan.unit])) for ticks in plan.windows]
-    yield "window", ", ".join(f"{i} {size}" for i, size in zip(inputs, sizes, strict=True))
+    yield "window", windows(plan)
     condition = plan.condition
     keys = [
         " = ".join(f"{inputs[i]}.{condition.columns[i][cell].column}" for i, cell in members.items())
@@ -175,13 +177,8 @@ def _join_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
     if condition.predicates:
         yield "predicates", "; ".join(text_of(predicate.tree) for predicate in condition.predicates)
     for strategy in (plan.disorder, plan.join, plan.shedding):
-        yield strategy.stage, _described(strategy)
+        yield strategy.stage, described(strategy)
     yield "output", plan.config.output
-
-
-def _described(strategy: Strategy) -> str:
-    options = ", ".join(f"{name} {getattr(strategy, name)}" for name in type(strategy).model_fields)
-    return f"{strategy.name} ({options})" if options else strategy.name
 
 
 def show_strategies(found: Sequence[Provided], broken: Mapping[str, str]) -> None:

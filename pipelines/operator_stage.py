@@ -17,7 +17,7 @@ from slackwater.transforms.operator import Operator
 from slackwater.transforms.operators import open_operator
 from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order, in_shard, shards_of, split_by_shard
+from slackwater.transforms.replay import arrival_numbers, in_arrival_order, split_by_shard
 
 NOTHING_YET: Final = -(1 << 62)
 _ENDED: Final = 1 << 62
@@ -122,19 +122,22 @@ class OperatorStage:
             chunk = in_arrival_order([batch for _, batch in taken], [arrival for arrival, _ in taken])
             self._deliver([self.operators[0].push(chunk)])
             return
-        parts: list[list[tuple[Int64s, pa.RecordBatch]]] = []
-        for i, (arrival, batch) in enumerate(taken):
-            shards = shards_of(self.plan, i, batch)
-            rows = dict(split_by_shard(batch, shards, len(self.operators)))
-            empty = batch.slice(0, 0)
-            parts.append([(arrival[in_shard(shards, s)], rows.get(s, empty)) for s in range(len(self.operators))])
-        chunks = [
-            in_arrival_order([part[s][1] for part in parts], [part[s][0] for part in parts])
-            for s in range(len(self.operators))
-        ]
+        batches, arrivals = self._split(taken)
+        chunks = [in_arrival_order(*given) for given in zip(batches, arrivals, strict=True)]
         self._deliver(
             list(self._pool.map(lambda pair: pair[0].push(pair[1]), zip(self.operators, chunks, strict=True)))
         )
+
+    def _split(
+        self, taken: list[tuple[Int64s, pa.RecordBatch]]
+    ) -> tuple[list[list[pa.RecordBatch]], list[list[Int64s]]]:
+        """Return, for each shard, its rows of every input and their arrival numbers."""
+        batches = [[batch.slice(0, 0) for _, batch in taken] for _ in self.operators]
+        arrivals = [[arrival[:0] for arrival, _ in taken] for _ in self.operators]
+        for i, (arrival, batch) in enumerate(taken):
+            for shard, at, rows in split_by_shard(self.plan, i, batch):
+                batches[shard][i], arrivals[shard][i] = rows, arrival[at]
+        return batches, arrivals
 
     def _sort(self, i: int) -> None:
         """Put everything that an input has brought in order of arrival, in pieces to be taken one by one."""

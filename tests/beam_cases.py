@@ -19,7 +19,7 @@ from slackwater.transforms.beam import JoinOutputs, SlidingWindowJoin
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan, bind
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of
+from slackwater.transforms.replay import arrival_numbers, in_arrival_order
 
 Rows = dict[str, list[dict[str, Any]]]
 SCHEMA = pa.schema(
@@ -100,7 +100,7 @@ def expected(plan: JoinPlan, rows: Rows) -> tuple[list[tuple[Any, ...]], list[tu
     for shard in range(plan.config.shards):
         parts, arrivals = [], []
         for i, batch in enumerate(batches):
-            mine = pa.array(shards_of(plan, i, batch) == shard)
+            mine = pa.array(plan.partitioning.routes(i, batch).home == shard)
             parts.append(batch.filter(mine))
             arrivals.append(arrival_numbers(plan, i, batch.filter(mine)))
         operator = Operator(plan)

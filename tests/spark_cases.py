@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan, bind
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of
+from slackwater.transforms.replay import arrival_numbers, in_arrival_order
 
 NAMES = "abcd"
 ROWS = 400
@@ -56,7 +56,7 @@ def expected(plan: JoinPlan, tables: list[pa.Table]) -> tuple[Counter[Any], Coun
         batch = table.combine_chunks().to_batches()[0] if table.num_rows else empty_batch(table.schema)
         batch = batch.append_column(ARRIVAL, pa.array(np.arange(table.num_rows)))
         arrival = arrival_numbers(plan, i, batch)
-        of_row = shards_of(plan, i, batch)
+        of_row = plan.partitioning.routes(i, batch).home
         for s, parts in enumerate(shards):
             parts.append((batch.filter(pa.array(of_row == s)), arrival[of_row == s]))
     results, late = [], []

@@ -143,15 +143,11 @@ def test_shards_with_text_keys_keep_what_missed_rows_could_have_met(tmp_path):
     for shard in range(3):
         operator = Operator(plan, shard=shard)
         whole = chunk_of(plan, arrivals)
-        parts = [
-            batch.take(pa.array(replay.in_shard(replay.shards_of(plan, i, batch), shard)))
-            for i, batch in enumerate(whole.batches)
+        split = [
+            {part.shard: part for part in replay.split_by_shard(plan, i, b)} for i, b in enumerate(whole.batches)
         ]
-        places = [whole.arrival[whole.input == i] for i in range(2)]
-        kept = [
-            place[replay.in_shard(replay.shards_of(plan, i, batch), shard)]
-            for i, (place, batch) in enumerate(zip(places, whole.batches, strict=True))
-        ]
+        parts = [of_input[shard].rows for of_input in split]
+        kept = [whole.arrival[whole.input == i][of_input[shard].at] for i, of_input in enumerate(split)]
         out = operator.push(replay.in_arrival_order(parts, kept))
         results = [*out.results, *operator.finish().results]
         produced += identities([row for batch in results for row in batch.to_pylist()], 2)

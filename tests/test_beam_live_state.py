@@ -30,7 +30,6 @@ from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.journal import Shards
 from slackwater.transforms.operator import Chunk, Operator
 from slackwater.transforms.plan import bind
-from slackwater.transforms.replay import shards_of
 
 pytestmark = pytest.mark.beam
 SETTINGS: dict[str, Any] = {
@@ -77,7 +76,7 @@ def operators(events: list[Rows], shards: int = 1) -> tuple[Counter[Any], int]:
         for event in events:
             which = "ab".index(event.input)
             batch = pa.RecordBatch.from_pylist(list(event.rows), schema=SCHEMA)
-            batch = batch.filter(pa.array(shards_of(plan, which, batch) == shard))
+            batch = batch.filter(pa.array(plan.partitioning.routes(which, batch).home == shard))
             batches = [pa.RecordBatch.from_pylist([], schema=SCHEMA)] * 2
             batches[which] = batch
             n = batch.num_rows

@@ -136,14 +136,11 @@ def test_patterns_name_values_of_every_type(kind, shards, tmp_path):
     """Each group is closed by its own punctuation, read as JSON, in whatever shard it is."""
     type_, value, text = VALUES[kind]
     given = pa.array([value], pa.string()).cast(type_) if pa.types.is_decimal(type_) else pa.array([value], type_)
-    from slackwater.transforms.replay import EVERY_SHARD, shards_of
-
     schema = pa.schema([("ts", pa.int64()), ("g", type_)])
     plan = plan_of(schema, by="g", aggregates={"n": "count(*)"}, shards=shards)
     row = pa.RecordBatch.from_arrays([pa.array([5]), given], schema=schema)
     mark = pa.RecordBatch.from_pylist([{"ts": 5, "pattern": f'{{"g": {text}}}'}], schema=PUNCTUATIONS)
-    to = shards_of(plan, 1, mark).tolist()
-    assert EVERY_SHARD not in to and to == shards_of(plan, 0, row).tolist()
+    assert plan.partitioning.routes(1, mark).shard.tolist() == plan.partitioning.routes(0, row).shard.tolist()
     done = run(plan, [(0, row.to_pylist()[0]), (1, mark.to_pylist()[0])])
     assert [(r["n"], r["closed_by"]) for r in done.rows()] == [(1, "punctuation")]
 

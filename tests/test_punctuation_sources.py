@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from running import disorder_of, plan_of, run
 
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.replay import shards_of
 
 TUPLES = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("k", pa.string()), ("v", pa.int64())])
 MARKED = TUPLES.append(pa.field("p", pa.bool_())).append(pa.field("ks", pa.list_(pa.string())))
@@ -142,7 +141,7 @@ def test_a_source_without_any_value_says_nothing(shards):
     got = run(plan_with({"a": TUPLES, "b": TUPLES, "closed": timed}), [*rows, (2, {"ts": 5, "name": None})])
     assert len(got.rows) == 1
     batch = pa.RecordBatch.from_pylist([{"ts": 5, "name": None}], schema=timed)
-    assert shards_of(plan, 2, batch).tolist() == [0]
+    assert plan.partitioning.routes(2, batch).shard.tolist() == [0]
 
 
 def test_results_have_no_columns_of_a_source_and_a_window_is_not_for_it():

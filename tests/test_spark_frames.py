@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema as to_spark
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of
+from slackwater.transforms.replay import arrival_numbers, in_arrival_order
 from slackwater.transforms.spark import sliding_window_join
 from slackwater.transforms.spark.state import read_account
 
@@ -122,7 +122,8 @@ def in_micro_batches(plan: JoinPlan, tables: list[pa.Table], files: int) -> Coun
         parts = [t.slice(k * n, n).combine_chunks().to_batches()[0] for t, n in zip(tables, sizes, strict=True)]
         progress = np.array([pc.max(batch["ts"]).as_py() for batch in parts])
         for shard, operator in enumerate(operators):
-            of_shard = [b.filter(pa.array(shards_of(plan, i, b) == shard)) for i, b in enumerate(parts)]
+            homes = [plan.partitioning.routes(i, b).home for i, b in enumerate(parts)]
+            of_shard = [b.filter(pa.array(home == shard)) for b, home in zip(parts, homes, strict=True)]
             arrivals = [arrival_numbers(plan, i, b) for i, b in enumerate(of_shard)]
             results += operator.push(in_arrival_order(of_shard, arrivals)).results
             results += operator.advance(progress).results

@@ -198,8 +198,8 @@ def test_every_output_has_its_columns_and_every_join_its_plan() -> None:
         ),
         (
             "where: orders.id =",
-            "shards: 2 #",
-            "t.yaml:18: joined.shards: the condition does not connect all inputs",
+            "hot_keys: {input: orders, values: [1]} #",
+            "t.yaml:18: joined.hot_keys: needs a key that all inputs share, and the condition has none",
         ),
     ],
 )

@@ -88,7 +88,9 @@ class Accounting:
         if reason != "bad_record":
             self.missed[_BY_SHEDDING if reason == "shed" else _BY_DISORDER, which] += n * _SHARES
 
-    def join(self, inputs: Int8s, late: Bools, gone: Float64s, join_size: Int64s) -> None:
+    def join(
+        self, inputs: Int8s, late: Bools, gone: Float64s, join_size: Int64s, copy: Bools | None = None
+    ) -> None:
         """Count tuples that reached the join, and what they gave.
 
         Args:
@@ -96,8 +98,12 @@ class Accounting:
             late: whether it came too late.
             gone: for the late ones, the share of their partners that had been joined before.
             join_size: results it completed.
+            copy: which of them another shard counts, if there are such; their results are counted here.
         """
         m = len(self.inputs)
+        self.results += int(join_size.sum())
+        if copy is not None:
+            inputs, late, gone = inputs[~copy], late[~copy], gone[~copy[late]]
         total = np.bincount(inputs, minlength=m)
         if late.any():
             too_late = np.bincount(inputs[late], minlength=m)
@@ -105,7 +111,6 @@ class Accounting:
             self.missed[_BY_DISORDER] += np.bincount(inputs[late], weights=np.rint(gone * _SHARES), minlength=m)
             self.reject_each(too_late, "too_late")
         self.in_order += total
-        self.results += int(join_size.sum())
 
     def punctuate(self, inputs: Int8s) -> None:
         """Count rows that were punctuations."""

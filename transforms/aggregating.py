@@ -28,6 +28,8 @@ from slackwater.transforms.grouping import (
     group_cells,
     key_schema,
 )
+from slackwater.transforms.partitioning.by_key import ByKey
+from slackwater.transforms.partitioning.scheme import Partitioning
 from slackwater.transforms.plan import JoinPlan, bind_disorder
 from slackwater.transforms.reordering import INPUT, PassOn
 from slackwater.transforms.time_unit import NANOS
@@ -76,6 +78,10 @@ class AggregatePlan(JoinPlan):
         """The group columns, and how each is laid in a word."""
         (schema,) = self.schemas.values()
         return group_cells(schema, self.group_by, "group_by")
+
+    @cached_property
+    def partitioning(self) -> Partitioning:
+        return ByKey(self)
 
     def shard_cells(self, which: int) -> list[Cell]:
         return self.group_cells

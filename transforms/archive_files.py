@@ -30,8 +30,8 @@ import pyarrow.parquet as pq
 from slackwater.plugins.contract import Bools, Int64s, Snapshot
 from slackwater.transforms.archive_directory import LOG
 from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.partitioning.by_key import key_hashes
 from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import key_hashes
 from slackwater.transforms.times import event_times
 
 POS: Final = "__pos"
@@ -176,7 +176,7 @@ class ShardFiles:
     def _places(self, which: int, rows: pa.RecordBatch, way: int = 0) -> Int64s:
         """Return the bit of each row: rows that can meet share one, for some ``way`` of -1, 0, 1."""
         ts, _ = event_times(rows.column(self._plan.time_columns[which]), self._plan.unit)
-        keys = key_hashes(self._plan, which, rows).view(np.uint64)
+        keys = key_hashes(self._plan, rows, self._plan.shard_cells(which)).view(np.uint64)
         mixed = keys * np.uint64(0x9E3779B97F4A7C15) + (ts // self._reach + way).view(np.uint64)
         mixed = (mixed ^ mixed >> np.uint64(32)) * np.uint64(0xD6E8FEB86659FD93)
         return (mixed >> np.uint64(64 - _MARK_BITS)).astype(np.int64)

@@ -28,6 +28,8 @@ from slackwater.transforms.grouping import (
     group_cells,
     key_schema,
 )
+from slackwater.transforms.partitioning.by_key import ByKey
+from slackwater.transforms.partitioning.scheme import Partitioning
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.reordering import PassOn
 
@@ -69,6 +71,10 @@ class GroupClosePlan(JoinPlan):
     def group_cells(self) -> list[Cell]:
         """The group columns, and how each is laid in a word."""
         return group_cells(self.schemas[ROWS], self.by, "by")
+
+    @cached_property
+    def partitioning(self) -> Partitioning:
+        return ByKey(self)
 
     def shard_cells(self, which: int) -> list[Cell]:
         return self.group_cells

@@ -95,6 +95,17 @@ class PunctuationConfig(Documented):
     """column of which a range of values is over: {from: column, to: column}, both included; one may lack"""
 
 
+class HotKeysConfig(Documented):
+    """Values of the key so frequent that one shard would have most of the work."""
+
+    input: str
+    """the input whose rows with these values are spread over shards; those of the others are copied to each"""
+    values: list[Any] = Field(min_length=1)
+    """values of the key that all inputs share"""
+    split: int | None = Field(default=None, ge=2, le=4096)
+    """shards that each value is spread over; default: all"""
+
+
 def _listed(given: Any) -> Any:
     return [given] if isinstance(given, dict | PunctuationConfig) else given
 
@@ -139,7 +150,9 @@ class JoinConfig(DisorderConfig):
     """name of a text column that tells every result from all others, the same after a restart: the shard, and the
     number of each member among its input's rows in that shard"""
     shards: int = Field(default=1, ge=1, le=4096)
-    """parts that the join is split into by key"""
+    """parts that the join is split into, by key or else by bands of numbers or by arrival"""
+    hot_keys: HotKeysConfig | None = None
+    """frequent values of the key to be spread over shards: {input: orders, values: [17, 42], split: 4}"""
     archive: str | None = None
     """directory that gets every row of which results were missed and the rows it could have met, for reconcile"""
     punctuations: Annotated[

@@ -16,6 +16,7 @@ from slackwater.plugins.contract import NEVER, Bools, Float64s, Int64s, JoinLogi
 from slackwater.plugins.shedding.partners import Partners
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.binding import arrival_nanos
+from slackwater.transforms.copies import with_copies, without_copies
 from slackwater.transforms.encode import CellEncoder, grown
 from slackwater.transforms.intake import Chunk, Refused
 from slackwater.transforms.kernels import queueing as kernel
@@ -188,10 +189,11 @@ class InputQueue:
         """Number arrivals and keep them; scores are still to be given."""
         n = chunk.input.size
         code, ts, known = np.empty(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        for i, (batch, store) in enumerate(zip(chunk.batches, self._stores, strict=True)):
+        for i, (marked_rows, store) in enumerate(zip(chunk.batches, self._stores, strict=True)):
             at = np.flatnonzero(chunk.input == i)
             if not at.size:
                 continue
+            batch, copy = without_copies(marked_rows)
             ts[at], known[at] = event_times(batch.column(self._plan.time_columns[i]), self._plan.unit)
             seq = self._next_seq[i] + np.arange(at.size)
             self._next_seq[i] += at.size
@@ -199,7 +201,8 @@ class InputQueue:
             cells, nulls = self._encoder.encode_lasting(self._counts_as[i], batch, self._plan.source_columns(i))
             none = np.zeros(at.size, np.int64)
             mark = marked(self._plan.marks, i, batch)
-            store.append(batch, Beside(seq, ts[at], chunk.arrival[at], none, none != 0, mark, cells, nulls))
+            beside = Beside(seq, ts[at], chunk.arrival[at], none, none != 0, copy, mark, cells, nulls)
+            store.append(batch, beside)
         return Arrived(code, ts, np.ascontiguousarray(clock), known, np.empty(n, np.int64))
 
     def _serve(self, rows: Arrived, whole: Chunk | None) -> tuple[Chunk, list[Refused]]:
@@ -294,14 +297,15 @@ class InputQueue:
             at = np.flatnonzero(inputs == i)
             places = store.locate(seq[at])
             arrival[at] = store.beside.arrival[places]
-            batches.append(store.batch(places))
+            rows, copy = store.batch(places), store.beside.copy[places]
+            batches.append(with_copies(rows, copy) if copy.any() else rows)
         return Chunk(inputs, arrival, batches)
 
     def _shed(self, code: Int64s) -> Iterator[Refused]:
         for i, store in enumerate(self._stores):
-            seq = code[code & 7 == i] >> 3
-            if seq.size:
-                at = store.locate(np.sort(seq))
+            at = store.locate(np.sort(code[code & 7 == i] >> 3))
+            at = at[~store.beside.copy[at]]
+            if at.size:
                 yield Refused(i, "shed", store.beside.ts[at], store.beside.arrival[at], store.batch(at))
 
     def _waiting(self) -> tuple[Int64s, Int64s]:

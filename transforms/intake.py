@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import NEVER, Arrivals, Int8s, Int64s, Snapshot
+from slackwater.plugins.contract import NEVER, Arrivals, Bools, Int8s, Int64s, Snapshot
+from slackwater.transforms.copies import COPY, without_copies
 from slackwater.transforms.kernels import reorder as kernel
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.times import event_times
@@ -24,6 +25,16 @@ class Chunk(NamedTuple):
     batches: list[pa.RecordBatch]
     came: Int64s | None = None
     """Of a live input, when each came by the engine's clock, in microseconds; None in a replay."""
+
+    @property
+    def at_home(self) -> Int8s:
+        """The inputs of the arrivals that this shard accounts for: all but copies."""
+        if not any(COPY in batch.schema.names for batch in self.batches):
+            return self.input
+        own = [
+            np.full(len(copy), i, np.int8)[~copy] for i, (_, copy) in enumerate(map(without_copies, self.batches))
+        ]
+        return np.concatenate(own)
 
 
 class Refused(NamedTuple):
@@ -47,6 +58,8 @@ class Taken(NamedTuple):
     """The accepted rows of each input."""
     of_input: list[Int64s]
     """Where in ``arrivals`` they are."""
+    copies: list[Bools]
+    """Which of them another shard accounts for."""
     refused: list[Refused]
 
 
@@ -85,6 +98,7 @@ class Intake:
         n = chunk.input.size
         ts, seq, known = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
         of_input = [np.flatnonzero(chunk.input == i) for i in range(len(chunk.batches))]
+        rows, copies = map(list, zip(*map(without_copies, chunk.batches), strict=True))
         for i, (batch, at) in enumerate(zip(chunk.batches, of_input, strict=True)):
             if at.size:
                 ts[at], known[at] = event_times(batch.column(self._plan.time_columns[i]), self._plan.unit)
@@ -98,17 +112,16 @@ class Intake:
         )  # fmt: skip
         said = self._watermarks(chunk, of_input)
         arrivals = Arrivals(inputs, ts, chunk.arrival, progress, progress - ts, frontier, said)
-        rows, source, refused = chunk.batches, chunk.input, []
+        source, refused = chunk.input, []
         if verdict.any():
             refused = _refused(chunk, of_input, ts, verdict)
             accepted = verdict == kernel.KEEP
-            rows = [
-                batch.filter(pa.array(accepted[at])) for batch, at in zip(chunk.batches, of_input, strict=True)
-            ]
+            rows = [batch.filter(pa.array(accepted[at])) for batch, at in zip(rows, of_input, strict=True)]
+            copies = [copy[accepted[at]] for copy, at in zip(copies, of_input, strict=True)]
             arrivals, source, seq = arrivals.part(accepted), source[accepted], seq[accepted]
             of_input = [np.flatnonzero(source == i) for i in range(len(rows))]
         self._warn_of_old_times(arrivals, source)
-        return Taken(arrivals, source, seq, rows, of_input, refused)
+        return Taken(arrivals, source, seq, rows, of_input, copies, refused)
 
     def advance(self, progress: Int64s) -> Int64s:
         """Follow rows of other shards; return how far each input has come, NEVER where there is nothing new.
@@ -193,10 +206,12 @@ class PartProgress:
 
 
 def _refused(chunk: Chunk, of_input: list[Int64s], ts: Int64s, verdict: Int8s) -> list[Refused]:
+    """Return the rows that the guard refuses, but for copies, which their homes refuse or take."""
     refused = []
-    for i, (batch, at) in enumerate(zip(chunk.batches, of_input, strict=True)):
+    for i, (marked, at) in enumerate(zip(chunk.batches, of_input, strict=True)):
+        batch, copy = without_copies(marked)
         for code, reason in ((kernel.NO_TIME, "bad_record"), *_REASON_OF.items()):
-            mask = verdict[at] == code
+            mask = (verdict[at] == code) & ~copy
             if mask.any():
                 times = None if code == kernel.NO_TIME else ts[at[mask]]
                 rows = batch.filter(pa.array(mask))

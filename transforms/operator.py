@@ -96,7 +96,7 @@ class Operator:
     def push(self, chunk: Chunk) -> Outputs:
         """Take arrivals; return the results they complete and the rows they prove late."""
         out = Outputs.empty()
-        self.accounting.receive(chunk.input)
+        self.accounting.receive(chunk.at_home)
         queue = self.queue
         for turn in [(chunk,)] if queue is None else queue.serve(chunk, self._join, lambda: self._on_t):
             self._take(out, *turn)
@@ -269,7 +269,7 @@ class Operator:
         else:
             seen, sizes = self._sort(out, released, source, gone, level, on_t)
             released, gone, delay = released.part(seen), gone[seen[released.late]], delay[seen]
-        self.accounting.join(released.input, released.late, gone, sizes[0])
+        self.accounting.join(released.input, released.late, gone, sizes[0], self._rows.copies(released))
         self._pacing.learn(released.input, released.ts, delay, released.late, *sizes)
 
     def _sort(

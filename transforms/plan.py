@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -49,6 +49,9 @@ from slackwater.transforms.punctuating import (
     sources_of,
 )
 from slackwater.transforms.time_unit import NANOS
+
+if TYPE_CHECKING:
+    from slackwater.transforms.partitioning.scheme import Partitioning
 
 MIN_INPUTS, MAX_INPUTS = 2, 8
 
@@ -213,6 +216,20 @@ class JoinPlan:
         return batch, None
 
     @cached_property
+    def partitioning(self) -> Partitioning:
+        """How rows are split over shards."""
+        # Schemes work on batches, which is of no use to who only checks a template with one shard.
+        from slackwater.transforms.partitioning.choosing import choose_partitioning
+
+        return choose_partitioning(self)
+
+    def explain(self) -> str:
+        """Return what the join does, and how and why its rows are split over shards so."""
+        from slackwater.transforms.explaining import explained
+
+        return explained(self)
+
+    @cached_property
     def setting(self) -> Setting:
         """What the strategies' logic objects are built with."""
         counts_only = self.config.output == "counts"
@@ -317,16 +334,8 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     _ = plan.foreign_keys
     if config.id is not None and config.output == "counts":
         raise ConfigError("counts have one row per shard and timestamp, and no members; leave it out", "id")
-    if config.shards > 1 and condition.shard_columns is None:
-        why = "links no key across all inputs" if condition.connected else "does not connect all inputs"
-        raise ConfigError(
-            f"the condition {why}, so rows cannot be split by key; use shards: 1 or add an equality "
-            "over all inputs",
-            "shards",
-        )
-    if config.shards > 1 and condition.shard_columns is not None:
-        check_shards(config, condition.shard_columns, names)
-        check_promises_of_shards(config, condition.shard_columns, names)
+    if config.shards > 1 or config.hot_keys is not None:
+        _check_split(plan)
     check_limits(plan)
     try:
         plan.join.check(plan.setting)
@@ -339,6 +348,17 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     if clash is not None:
         raise ConfigError(f"two result columns would be called {clash!r}; rename an input or a column", "input")
     return plan
+
+
+def _check_split(plan: JoinPlan) -> None:
+    """Raise ConfigError where the rows of a join cannot be split over shards."""
+    from slackwater.transforms.partitioning.choosing import check_copies
+
+    check_copies(plan)
+    by_key = plan.condition.shard_columns
+    if plan.config.shards > 1 and by_key is not None:
+        check_shards(plan.config, by_key, plan.members)
+        check_promises_of_shards(plan.config, by_key, plan.members)
 
 
 def bind_disorder(config: DisorderConfig, schemas: Mapping[str, pa.Schema]) -> DisorderStrategy:

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.plugins.contract import Int64s
-from slackwater.transforms.encode import (
-    int64s,
-    number_words,
-    plain,
-    text_buffers,
-    time_unit,
-    time_words,
-    unit_of,
-    valid_mask,
-)
+from slackwater.transforms.copies import with_copies
+from slackwater.transforms.encode import int64s
 from slackwater.transforms.intake import Chunk
-from slackwater.transforms.kernels import strings
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.times import LIMIT, event_times
-
-EVERY_SHARD: Final = -1
-"""Shard of a row that all of them get."""
 
 
 def arrival_numbers(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
@@ -64,50 +52,28 @@ def in_arrival_order(batches: Sequence[pa.RecordBatch], arrivals: Sequence[Int64
     return Chunk(inputs[order], arrival[order], sorted_batches)
 
 
-def shards_of(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
-    """Return the shard of each row, or EVERY_SHARD: by the key that all inputs share, alike in every process."""
+class Part(NamedTuple):
+    """The rows of a batch that go to one shard."""
+
+    shard: int
+    at: Int64s
+    """Where they are in the batch, in rising order."""
+    rows: pa.RecordBatch
+    """With a column COPY where rows of their input may go to several shards."""
+
+
+def split_by_shard(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> list[Part]:
+    """Return what each shard gets of a batch of input ``which``, but for shards that get nothing."""
+    if not batch.num_rows:
+        return []
     if plan.config.shards == 1:
-        return np.zeros(batch.num_rows, np.int64)
-    batch, everywhere = plan.shard_rows(which, batch)
-    shards = (key_hashes(plan, which, batch) & np.int64(0x7FFFFFFFFFFFFFFF)) % plan.config.shards
-    if everywhere is not None:
-        shards[everywhere] = EVERY_SHARD
-    return shards
-
-
-def key_hashes(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
-    """Return a hash of each row's key that all inputs share, alike in every process; 0 where there is none."""
-    n = batch.num_rows
-    total = np.zeros(n, np.int64)
-    for cell in plan.shard_cells(which):
-        column = batch.column(cell.column)
-        hashes = np.empty(n, np.int64)
-        if pa.types.is_null(column.type):
-            hashes[:] = 0
-        elif cell.kind == "text":
-            strings.hash_strings(*text_buffers(plain(column)), hashes)
-        elif cell.kind == "time":
-            # Times of different inputs that are equal must go to the same shard, whatever their units.
-            keyed = len(plan.inputs) > 1 and not plan.arrives_by_time
-            unit = time_unit(plan.condition, list(plan.member_schemas.values())) if keyed else None
-            strings.hash_ints(time_words(column, unit or unit_of(column.type)), hashes)
-        else:
-            strings.hash_ints(number_words(column, cell.kind), hashes)
-        hashes[~valid_mask(column)] = 0
-        total = total * 31 + hashes
-    return total
-
-
-def split_by_shard(batch: pa.RecordBatch, shards: Int64s, n: int) -> list[tuple[int, pa.RecordBatch]]:
-    """Return (shard, rows) for each of ``n`` shards that occurs, rows in their order."""
-    present = np.unique(shards)
-    if EVERY_SHARD in present:
-        return [(s, batch.take(pa.array(in_shard(shards, s)))) for s in range(n)]
-    if present.size <= 1:
-        return [(int(shard), batch) for shard in present]
-    return [(int(shard), batch.take(pa.array(in_shard(shards, shard)))) for shard in present]
-
-
-def in_shard(shards: Int64s, shard: int) -> Int64s:
-    """Return the rows that a shard gets."""
-    return np.flatnonzero((shards == shard) | (shards == EVERY_SHARD))
+        return [Part(0, np.arange(batch.num_rows), batch)]
+    copies = plan.partitioning.copies(which)
+    home, row, shards = plan.partitioning.routes(which, batch)
+    cuts = np.flatnonzero(np.diff(shards, prepend=-1)).tolist()
+    parts = []
+    for start, stop in zip(cuts, [*cuts[1:], row.size], strict=True):
+        at, shard = row[start:stop], int(shards[start])
+        rows = batch if at.size == batch.num_rows else batch.take(pa.array(at))
+        parts.append(Part(shard, at, with_copies(rows, home[at] != shard) if copies else rows))
+    return parts

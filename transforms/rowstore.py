@@ -26,6 +26,8 @@ class Beside(NamedTuple):
     delay: Int64s
     reported: Bools
     """Rows that are in the late output already."""
+    copy: Bools
+    """Rows that another shard accounts for, and writes to the late output."""
     mark: Int8s
     """Kind of punctuation that the row is, or -1 for a tuple."""
     cells: Int64s
@@ -49,7 +51,9 @@ class RowStore:
         none = np.empty(0, np.int64)
         cells = np.empty((0, width), np.int64)
         flags = np.empty(0, np.bool_)
-        self.beside = Beside(none, none, none, none, flags, flags.astype(np.int8), cells, none.astype(np.uint64))
+        self.beside = Beside(
+            none, none, none, none, flags, flags, flags.astype(np.int8), cells, none.astype(np.uint64)
+        )
 
     def __len__(self) -> int:
         return len(self.beside.seq)
@@ -97,9 +101,9 @@ class RowStore:
         return pa.concat_batches(list(self._parts(at[order], chunk[order]))).take(pa.array(back))
 
     def report(self, seqs: Int64s) -> Int64s:
-        """Mark rows as reported; return the places of those that had not been."""
+        """Mark rows as reported; return the places of those that had not been, but for copies."""
         at = self.locate(seqs)
-        fresh = at[~self.beside.reported[at]]
+        fresh = at[~(self.beside.reported | self.beside.copy)[at]]
         self.beside.reported[at] = True
         return fresh
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from slackwater.plugins.contract import Arrivals, Evicted, Held, Int8s, Int64s, Released, Snapshot
+from slackwater.plugins.contract import Arrivals, Bools, Evicted, Held, Int8s, Int64s, Released, Snapshot
 from slackwater.transforms.archive import Archive
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.intake import Taken
@@ -23,6 +23,7 @@ class ShardRows:
     def __init__(self, plan: JoinPlan, encoder: CellEncoder, snapshot: Sequence[Snapshot] = ()) -> None:
         self._plan, self._encoder = plan, encoder
         self._counts_as = np.asarray(plan.counts_as, np.int8)
+        self._shared = [plan.config.shards > 1 and plan.partitioning.copies(i) for i in range(len(plan.members))]
         self.stores = [RowStore(schema, plan.condition.width) for schema in plan.schemas.values()]
         for store, rows in zip(self.stores, snapshot, strict=False):
             store.restore(rows)
@@ -49,7 +50,8 @@ class ShardRows:
                 cells, nulls = self._encoder.encode(self._counts_as[i], batch, self._plan.source_columns(i))
                 known = (taken.seq[at], arrivals.ts[at], arrivals.clock[at], arrivals.delay[at])
                 mark = marked(self._plan.marks, i, batch)
-                self.stores[i].append(batch, Beside(*known, np.zeros(at.size, np.bool_), mark, cells, nulls))
+                flags = np.zeros(at.size, np.bool_), taken.copies[i], mark
+                self.stores[i].append(batch, Beside(*known, *flags, cells, nulls))
                 if arrivals.cells is not None and arrivals.nulls is not None:
                     row_kernel.spread(at, cells, nulls, arrivals.cells, arrivals.nulls)
                     arrivals.nulls[at[mark >= 0]] = ~np.uint64(0)
@@ -86,6 +88,17 @@ class ShardRows:
             mine = source == i
             mark[mine] = store.beside.mark[store.locate(released.seq[mine])]
         return mark
+
+    def copies(self, released: Released) -> Bools | None:
+        """Return which tuples another shard accounts for; None where no input has such."""
+        if not any(self._shared):
+            return None
+        copy = np.zeros(released.ts.size, np.bool_)
+        for i, store in enumerate(self.stores):
+            mine = released.input == i
+            if self._shared[i]:
+                copy[mine] = store.beside.copy[store.locate(released.seq[mine])]
+        return copy
 
     def needed(self, codes: Int64s, held: Held) -> list[Int64s]:
         """Return the numbers of each input's rows that the buffer, which has these codes, or the join holds."""

@@ -22,6 +22,7 @@ from slackwater.plugins.contract import Int64s
 from slackwater.transforms.beam.metrics import report, report_journal
 from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
 from slackwater.transforms.beam.shard import ORDER, Account
+from slackwater.transforms.copies import with_columns
 from slackwater.transforms.encode import int64s
 from slackwater.transforms.faults import naming_rows
 from slackwater.transforms.given import give_again, idle_given, rows_given
@@ -220,7 +221,7 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
         schemas = list(self._plan.schemas.values())
         batches = [pa.RecordBatch.from_pylist([], schema=schema) for schema in schemas]
         arrivals = [np.empty(0, np.int64) for _ in schemas]
-        batches[which] = batch.select(schemas[which].names)
+        batches[which] = with_columns(batch, schemas[which].names)
         first = notes.get("arrived", 0)
         notes["arrived"] = first + batch.num_rows
         if ORDER in batch.schema.names:

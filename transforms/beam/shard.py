@@ -11,12 +11,13 @@ import pyarrow as pa
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms import snapshot
 from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.copies import with_columns
 from slackwater.transforms.encode import int64s
 from slackwater.transforms.faults import naming_rows
 from slackwater.transforms.operator import Chunk, Outputs
 from slackwater.transforms.operators import ShardOperator, open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order, shards_of, split_by_shard
+from slackwater.transforms.replay import arrival_numbers, in_arrival_order, split_by_shard
 
 ORDER: Final = "__order"
 """Hidden column with the arrival numbers where ARRIVAL, the place within the input, is something else."""
@@ -59,7 +60,7 @@ def pieces(plan: JoinPlan, which: int, batch: pa.RecordBatch, place: int) -> lis
         batch = batch.append_column(ARRIVAL, pa.array(places))
     if plan.arrival_columns is not None:
         batch = batch.append_column(ORDER, pa.array(arrival_numbers(plan, which, batch)))
-    return split_by_shard(batch, shards_of(plan, which, batch), plan.config.shards)
+    return [(part.shard, part.rows) for part in split_by_shard(plan, which, batch)]
 
 
 def chunks(
@@ -93,7 +94,7 @@ def _in_place_order(schema: pa.Schema, found: list[pa.RecordBatch]) -> tuple[pa.
     if (np.diff(places) < 0).any():
         batch = batch.take(pa.array(np.argsort(places, kind="stable")))
     arrival = int64s(batch.column(ORDER if ORDER in batch.schema.names else ARRIVAL))
-    return batch.select(schema.names), arrival
+    return with_columns(batch, schema.names), arrival
 
 
 def run_shard(

@@ -35,7 +35,9 @@ class SlidingWindowJoin(OperatorTransform):
         join: Join strategy and its options.
         shedding: Shedding strategy and its options.
         output: Joined rows, or counts for the number of results per timestamp.
-        shards: Parts that the join is split into by key, worked on in parallel.
+        shards: Parts that the join is split into, by key or else by bands of numbers or by arrival, worked on in
+            parallel.
+        hot_keys: Frequent values of the key to be spread over shards, such as {input: orders, values: [17, 42]}.
         guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
         metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
         punctuations: Rows that are punctuations, {input: name, when: condition, key: column}, or a list of such;
@@ -70,6 +72,7 @@ class SlidingWindowJoin(OperatorTransform):
         shedding: dict[str, Any] | None = None,
         output: str = "rows",
         shards: int = 1,
+        hot_keys: dict[str, Any] | None = None,
         guard: dict[str, Any] | None = None,
         metrics: str | None = None,
         punctuations: dict[str, Any] | list[dict[str, Any]] | None = None,

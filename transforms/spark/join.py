@@ -96,6 +96,10 @@ class JoinOutputs:
         """Return the outputs that are in ``packed``, a micro-batch of this join's own packed DataFrame."""
         return unpack(packed, self.plan)
 
+    def explain(self) -> str:
+        """Return what the join does, and how and why its rows are split over shards so."""
+        return self.plan.explain()
+
 
 def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> JoinOutputs:
     """Join two to eight DataFrames over sliding windows, tolerating disorder as the settings say.

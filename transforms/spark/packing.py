@@ -15,7 +15,7 @@ import pyarrow as pa
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms import ipc
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
-from slackwater.transforms.replay import arrival_numbers, shards_of, split_by_shard
+from slackwater.transforms.replay import arrival_numbers, split_by_shard
 
 PACKED: Final = "shard int, input byte, place long, blob binary"
 """Rows on their way to a shard. ``place`` orders the blobs of an input; MARKS as ``input`` makes it marks, and
@@ -62,13 +62,12 @@ def pack(plan: JoinPlan, which: int, batch: pa.RecordBatch, keys: Sequence[int],
         place: where the batch stands among those of its input.
     """
     arrival = pa.array(arrival_numbers(plan, which, batch))
-    shards = shards_of(plan, which, batch)
     names = plan.schemas[plan.inputs[which]].names
     rows = batch.select(names).append_column(ARRIVAL, arrival)
-    parts = [
-        (keys[shard], ipc.to_bytes(part)) for shard, part in split_by_shard(rows, shards, plan.config.shards)
-    ]
-    return _packed([key for key, _ in parts], which, place, [blob for _, blob in parts])
+    parts = split_by_shard(plan, which, rows)
+    return _packed(
+        [keys[part.shard] for part in parts], which, place, [ipc.to_bytes(part.rows) for part in parts]
+    )
 
 
 def pack_marks(marks: Sequence[int], keys: Sequence[int]) -> pa.RecordBatch:
