@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def run_shards(plan: JoinPlan, batches: Sequence[pa.RecordBatch], cuts: Iterable
     done = Sharded(Accounting(plan.inputs), rows=[0] * plan.config.shards)
     parts = [{part.shard: part.rows for part in split_by_shard(plan, i, b)} for i, b in enumerate(batches)]
     edges = [-1, *sorted(cuts), 1 << 60]
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         for shard in shards:
             given = [part.get(shard, batch.slice(0, 0)) for part, batch in zip(parts, batches, strict=True)]
             given = [_between(plan, i, batch, start, stop) for i, batch in enumerate(given)]

@@ -97,7 +97,8 @@ def test_bands_are_what_follows_from_a_condition(where, found):
             3,
             {},
             [
-                "split: by cells of 10 of a.x; other rows go to all cells they can reach; rows of c go to every shard",
+                "split: by cells of 10 of a.x; other rows go to all cells they can reach; rows of c go to every "
+                "shard",
                 "because: the condition keeps a.x - b.x from -5 to 5",
                 "shards per row: a 1, b 2, c 4",
             ],
