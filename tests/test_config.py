@@ -160,19 +160,6 @@ def test_settings_that_are_missing():
             "strategy 'max' has no option 'slack'; it has no options.",
         ),
         (
-            {"where": None, "shards": 4},
-            TWO,
-            ["shards"],
-            "the condition does not connect all inputs, so rows cannot be split by key; use shards: 1 or add "
-            "an equality over all inputs",
-        ),
-        (
-            {"where": "a.k < b.k", "shards": 4},
-            TWO,
-            ["shards"],
-            "the condition links no key across all inputs, so rows cannot be split by key",
-        ),
-        (
             {"where": None},
             {"a": SCHEMA.append(pa.field("b_c", pa.int8())), "a_b": SCHEMA.append(pa.field("c", pa.int8()))},
             ["input"],

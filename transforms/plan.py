@@ -34,7 +34,6 @@ from slackwater.transforms.metadata import (
     bind_foreign_keys,
     bind_metadata,
     check_metadata,
-    check_promises_of_shards,
     derived_patterns,
     promised_columns,
 )
@@ -43,7 +42,6 @@ from slackwater.transforms.punctuating import (
     Mark,
     bind_marks,
     check_punctuations,
-    check_shards,
     check_sources,
     named_columns,
     sources_of,
@@ -335,7 +333,9 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     if config.id is not None and config.output == "counts":
         raise ConfigError("counts have one row per shard and timestamp, and no members; leave it out", "id")
     if config.shards > 1 or config.hot_keys is not None:
-        _check_split(plan)
+        from slackwater.transforms.partitioning.choosing import check_split
+
+        check_split(plan)
     check_limits(plan)
     try:
         plan.join.check(plan.setting)
@@ -348,17 +348,6 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     if clash is not None:
         raise ConfigError(f"two result columns would be called {clash!r}; rename an input or a column", "input")
     return plan
-
-
-def _check_split(plan: JoinPlan) -> None:
-    """Raise ConfigError where the rows of a join cannot be split over shards."""
-    from slackwater.transforms.partitioning.choosing import check_copies
-
-    check_copies(plan)
-    by_key = plan.condition.shard_columns
-    if plan.config.shards > 1 and by_key is not None:
-        check_shards(plan.config, by_key, plan.members)
-        check_promises_of_shards(plan.config, by_key, plan.members)
 
 
 def bind_disorder(config: DisorderConfig, schemas: Mapping[str, pa.Schema]) -> DisorderStrategy:

@@ -6,12 +6,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.metadata import promised
+from slackwater.transforms.metadata import check_promises_of_shards, promised
 from slackwater.transforms.partitioning.by_cell import by_cell
 from slackwater.transforms.partitioning.by_key import ByKey, ByPartOfKey
 from slackwater.transforms.partitioning.hot_keys import HotKeys
 from slackwater.transforms.partitioning.one_bucket import OneBucket
 from slackwater.transforms.partitioning.scheme import OneShard, Partitioning
+from slackwater.transforms.punctuating import check_shards
 
 if TYPE_CHECKING:
     from slackwater.transforms.config import HotKeysConfig
@@ -39,7 +40,16 @@ def _hot_keys(plan: JoinPlan, given: HotKeysConfig) -> HotKeys:
     return HotKeys(plan, given)
 
 
-def check_copies(plan: JoinPlan) -> None:
+def check_split(plan: JoinPlan) -> None:
+    """Raise ConfigError where the rows of a join cannot be split over shards."""
+    _check_copies(plan)
+    by_key = plan.condition.shard_columns
+    if plan.config.shards > 1 and by_key is not None:
+        check_shards(plan.config, by_key, plan.members)
+        check_promises_of_shards(plan.config, by_key, plan.members)
+
+
+def _check_copies(plan: JoinPlan) -> None:
     """Raise ConfigError where settings ask for what shards that share rows cannot know."""
     config = plan.config
     if not any(map(plan.partitioning.copies, range(len(plan.members)))):
