@@ -142,6 +142,13 @@ def run(
         list[str] | None,
         typer.Option("--beam-option", metavar="KEY=VALUE", help="Set a pipeline option of Beam; repeatable."),
     ] = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark master, such as spark://host:7077.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="Set a property of Spark; may be repeated."),
+    ] = None,
     plugins: Plugins = None,
     debug: Debug = False,
 ) -> None:
@@ -154,7 +161,7 @@ def run(
     _check_folders(summary=summary, metrics=metrics)
     _load_plugins(plugins)
     pipeline = read_template(template, _pairs(variables))
-    start = _runner(runner, _pairs(beam_options, "--beam-option"))
+    start = _runner(runner, _pairs(beam_options, "--beam-option"), master, conf)
     with show_progress(template) as progress, metrics_to(metrics, pipeline) as measured:
         result = start(measured, progress=progress)
     for warning in result.get("warnings", ()):
@@ -164,7 +171,11 @@ def run(
     show_summary(result)
 
 
-def _runner(runner: Runner, beam_options: dict[str, str]) -> Callable[..., dict[str, Any]]:
+def _runner(
+    runner: Runner, beam_options: dict[str, str], master: str | None = None, conf: list[str] | None = None
+) -> Callable[..., dict[str, Any]]:
+    if runner is not Runner.spark and (master or conf):
+        raise UsageError(f"--{'master' if master else 'conf'}: is for --runner spark, not {runner}; leave it out")
     if beam_options and runner not in (Runner.beam, Runner.beam_spark):
         raise UsageError(f"--beam-option: is for --runner beam or beam-spark, not {runner}; leave it out")
     if runner is Runner.local:
@@ -178,7 +189,7 @@ def _runner(runner: Runner, beam_options: dict[str, str]) -> Callable[..., dict[
     logging.disable(logging.NOTSET)
     start: Callable[..., dict[str, Any]] = module.run
     if runner is Runner.spark:
-        return start
+        return functools.partial(start, master=master, conf=_pairs(conf, "--conf"))
     return functools.partial(start, spark=runner is Runner.beam_spark, options=beam_options)
 
 
@@ -366,7 +377,9 @@ def _pairs(given: list[str] | None, option: str = "--set") -> dict[str, str]:
     pairs: dict[str, str] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier():
+        if option == "--conf" and not (equals and name.startswith("spark.")):
+            raise UsageError(f"--conf {text}: must be KEY=VALUE with a key that begins with spark.")
+        if not equals or not (name.isidentifier() or option == "--conf"):
             raise UsageError(f"{option} {text}: must be NAME=VALUE")
         if name in pairs:
             raise UsageError(f"{option} {name}: is given twice; keep one")

@@ -12,8 +12,8 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -57,10 +57,14 @@ from slackwater.transforms.spark.session import (
     require_java,
     start_session,
 )
+from slackwater.transforms.spark.shipping import beside_driver, ship
 from slackwater.transforms.spark.state import Account, StateBytes, read_account
 
 ROWS_PER_BATCH: Final = 1 << 20
 """Rows of each input in a micro-batch: bounds memory, costs a few hundred milliseconds each."""
+
+_SHIP_CONF: Final = "spark.slackwater.ship"
+_ROWS_CONF: Final = "spark.slackwater.rowsPerBatch"
 
 Step = Filter | MapToFields
 
@@ -71,7 +75,8 @@ def run(
     progress: Progress | None = None,
     session: SparkSession | None = None,
     master: str | None = None,
-    rows_per_batch: int = ROWS_PER_BATCH,
+    conf: Mapping[str, str] | None = None,
+    rows_per_batch: int | None = None,
 ) -> dict[str, Any]:
     """Run a template on Spark; return the summary.
 
@@ -79,8 +84,11 @@ def run(
         pipeline: what to run.
         progress: told how many rows have been read, after each micro-batch.
         session: where to run; if None, the active session, else one that is started and stopped again.
-        master: Spark master of a session started here, by default two local cores.
-        rows_per_batch: rows of each input per micro-batch, at most; changes no result.
+        master: Spark master of a session started here, by default two local cores. To a cluster, this package is
+            sent, unless ``spark.slackwater.ship`` is false.
+        conf: settings of Spark for a session started here.
+        rows_per_batch: rows of each input per micro-batch, at most; changes no result. By default
+            ``spark.slackwater.rowsPerBatch``, else ROWS_PER_BATCH.
 
     Raises:
         SlackwaterError: The run failed; no sink has a new file then.
@@ -90,10 +98,13 @@ def run(
     check_archives(assembly)
     asked = time.perf_counter()
     session = session or SparkSession.getActiveSession()
-    own = start_session(master) if session is None else None
+    own = _start(master, conf) if session is None else None
     started = time.perf_counter()
     try:
         with clean_errors(), archives_of(assembly):
+            if own is not None and _ships(master, conf):
+                ship(own)
+            rows_per_batch = rows_per_batch or _rows_per_batch(own or session)
             spark_run = SparkRun(assembly, own or session, progress or Silent(), rows_per_batch)
             spark_run.run()
     finally:
@@ -104,6 +115,23 @@ def run(
     given, read, written, _ = spark_run.state
     summary["state_store"] = {"given_bytes": given, "read_bytes": read, "written_bytes": written}
     return summary
+
+
+def _start(master: str | None, conf: Mapping[str, str] | None) -> SparkSession:
+    with beside_driver() if _ships(master, conf) else nullcontext():
+        return start_session(master, conf=conf)
+
+
+def _ships(master: str | None, conf: Mapping[str, str] | None) -> bool:
+    """Whether executors are to be sent this package."""
+    return not (master or "local").startswith("local") and (conf or {}).get(_SHIP_CONF, "true") != "false"
+
+
+def _rows_per_batch(session: Any) -> int:
+    text = session.conf.get(_ROWS_CONF, str(ROWS_PER_BATCH))
+    if not text.isdigit() or not int(text):
+        raise SlackwaterError(f"{_ROWS_CONF}: must be a whole number of rows above 0, got {text!r}")
+    return int(text)
 
 
 @dataclass

@@ -327,6 +327,8 @@ class DisorderStrategy(Strategy):
     """Base of disorder strategies."""
 
     stage: ClassVar[str] = "disorder"
+    may_change: ClassVar[tuple[str, ...]] = ()
+    """Options that may have other values when a logic is built from a snapshot: live queries may change them."""
 
     @property
     def reads_clock(self) -> bool:

@@ -19,6 +19,7 @@ from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.spark import state
 from slackwater.transforms.spark.packing import ACCOUNT, LATE, METRICS, RESULT, from_blob, pack
 from slackwater.transforms.spark.processor import JoinProcessor
+from slackwater.transforms.spark.resuming import settings_of
 from slackwater.transforms.spark.state import Account, read_account
 
 PackedRow = Row("shard", "input", "place", "blob")
@@ -66,6 +67,7 @@ class Handle:
     """What a StatefulProcessorHandle gives access to: the state of one key."""
 
     summary: Value = field(default_factory=Value)
+    settings: Value = field(default_factory=Value)
     base: Map = field(default_factory=Map)
     log: Map = field(default_factory=Map)
     timers: set[int] = field(default_factory=set)
@@ -100,7 +102,7 @@ class Query:
     ) -> dict[str, list[pa.RecordBatch]]:
         """Process a micro-batch, then the timers that are due; return what came out, unless it fails."""
         handle = deepcopy(self.handle)
-        processor = JoinProcessor(self.plan, "query", [7], self._timers)
+        processor = JoinProcessor(self.plan, "query", [7], settings_of(self.plan, "1"), self._timers)
         with patch.multiple(state, SHARDS=self.shards[worker], LEAST_LOG=self._least_log):
             processor.init(handle)
             out = list(processor.handleInputRows((7,), iter(rows), TimerValues(ms))) if rows else []

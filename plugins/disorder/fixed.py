@@ -17,6 +17,7 @@ class FixedSlack(DisorderStrategy):
     """
 
     name: ClassVar[str] = "fixed"
+    may_change: ClassVar[tuple[str, ...]] = ("slack",)
     slack: Duration = Field(ge=0)
     """how long to hold each row, in event time"""
 

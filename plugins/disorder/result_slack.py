@@ -34,6 +34,7 @@ class ResultSlack(DisorderStrategy):
     """
 
     name: ClassVar[str] = "result_slack"
+    may_change: ClassVar[tuple[str, ...]] = ("recall",)
     recall: float = Field(gt=0, le=1)
     """share of the true results to be produced in every period"""
     period: Duration = Field(default=Duration.parse("1m"), gt=0)

@@ -35,6 +35,8 @@ class SlidingWindowJoin(OperatorTransform):
         join: Join strategy and its options.
         shedding: Shedding strategy and its options.
         output: Joined rows, or counts for the number of results per timestamp.
+        id: Name of a text column that tells every result of a Beam window from all others, the same after a
+            failure: the shard, and the number of each member among its input's rows in that shard.
         shards: Parts that the join is split into, by key or else by bands of numbers or by arrival, worked on in
             parallel.
         hot_keys: Frequent values of the key to be spread over shards, such as {input: orders, values: [17, 42]}.
@@ -71,6 +73,7 @@ class SlidingWindowJoin(OperatorTransform):
         join: dict[str, Any] | None = None,
         shedding: dict[str, Any] | None = None,
         output: str = "rows",
+        id: str | None = None,
         shards: int = 1,
         hot_keys: dict[str, Any] | None = None,
         guard: dict[str, Any] | None = None,
@@ -101,4 +104,4 @@ class SlidingWindowJoin(OperatorTransform):
         if plan.config.output == "counts":
             return {"ts": ts, "count": int}
         own = {f"{name}_{column}": t for name in plan.members for column, t in schemas[name].types.items()}
-        return {**own, "ts": ts}
+        return {**own, "ts": ts} | ({} if plan.config.id is None else {plan.config.id: str})

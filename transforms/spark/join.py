@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -50,9 +51,11 @@ from slackwater.transforms.spark.packing import (
     from_blob,
     pack,
     pack_beat,
+    pack_call,
     shard_keys,
 )
 from slackwater.transforms.spark.processor import JoinProcessor
+from slackwater.transforms.spark.resuming import PARTITIONS, settings_of
 from slackwater.transforms.spark.session import EMPTY_BATCHES
 from slackwater.transforms.spark.shard import Given, Shard
 from slackwater.transforms.spark.state import Output, account_of, as_blobs
@@ -242,7 +245,7 @@ def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
     """Pack the inputs by shard, run the shards, and take their outputs apart."""
     first = next(iter(streams.values()))
     session = first.sparkSession
-    partitions = int(session.conf.get("spark.sql.shuffle.partitions"))
+    partitions = int(session.conf.get(PARTITIONS))
     timers = first.isStreaming and plan.config.idle_timeout is not None
     if timers and session.conf.get(EMPTY_BATCHES) == "false":
         fault = f"takes micro-batches without rows; set {EMPTY_BATCHES} to true, or leave it out"
@@ -252,7 +255,7 @@ def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
     packed = [
         streams[name]
         .withColumn(_PARTITION, F.spark_partition_id())
-        .mapInArrow(_packer(plan, i, keys, beats), PACKED)
+        .mapInArrow(_packer(plan, i, keys, beats, first.isStreaming), PACKED)
         for i, name in enumerate(plan.inputs)
     ]
     return unpack(join_packed(reduce(DataFrame.union, packed), plan, keys, timers), plan)
@@ -272,7 +275,8 @@ def join_packed(packed: DataFrame, plan: JoinPlan, keys: Sequence[int], timers: 
     """
     shards = packed.groupBy("shard")
     if packed.isStreaming:
-        processor = JoinProcessor(plan, uuid.uuid4().hex, keys, timers)
+        settings = settings_of(plan, packed.sparkSession.conf.get(PARTITIONS))
+        processor = JoinProcessor(plan, uuid.uuid4().hex, keys, settings, timers)
         return shards.transformWithState(processor, OUTPUT, "Append", "ProcessingTime" if timers else "None")
     return shards.applyInArrow(_whole_shard(plan, keys), OUTPUT)
 
@@ -300,12 +304,13 @@ def _arrow(schema: StructType) -> pa.Schema:
 
 
 def _packer(
-    plan: JoinPlan, which: int, keys: list[int], beats: bool
+    plan: JoinPlan, which: int, keys: list[int], beats: bool, calls: bool
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     """Return the function that packs a partition of an input, numbering its rows.
 
     The number of the partition comes in a column: the one that a task knows counts over all inputs. With
-    ``beats``, every shard is told how far the rows have come.
+    ``beats``, every shard is told how far the rows have come; with ``calls``, the first task of all calls
+    every shard.
     """
     schema = plan.schemas[plan.inputs[which]]
 
@@ -321,6 +326,9 @@ def _packer(
                 progress.follow(batch)
         if progress.reached != NEVER:
             yield pack_beat(plan.counts_as[which], progress.reached, keys)
+        task = TaskContext.get()
+        if calls and task is not None and task.partitionId() == 0:
+            yield pack_call(keys)
 
     return packed
 

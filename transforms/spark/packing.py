@@ -33,6 +33,8 @@ PUNCTUATION: Final = "punctuation"
 
 MARKS: Final = -1
 BEAT: Final = -2
+CALL: Final = -3
+"""As ``input``: nothing but the word that there is a micro-batch, so that the first one makes every shard."""
 ENDED: Final = (1 << 63) - 1
 """Mark of an input that has ended."""
 BLOB_ROWS: Final = 1 << 16
@@ -74,6 +76,11 @@ def pack_marks(marks: Sequence[int], keys: Sequence[int]) -> pa.RecordBatch:
     """Return a row of marks for every shard: the smallest arrival that each input may still bring."""
     blob = np.asarray(marks, "<i8").tobytes()
     return _packed(list(keys), MARKS, 0, [blob] * len(keys))
+
+
+def pack_call(keys: Sequence[int]) -> pa.RecordBatch:
+    """Return a row for every shard that has nothing in it."""
+    return _packed(list(keys), CALL, 0, [b""] * len(keys))
 
 
 def read_marks(blob: bytes) -> Int64s:

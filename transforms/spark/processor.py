@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from slackwater.transforms.journal import Opened
     from slackwater.transforms.plan import JoinPlan
     from slackwater.transforms.spark.packing import Packed
+    from slackwater.transforms.spark.resuming import Settings
     from slackwater.transforms.spark.shard import Shard
 
 _Output = Row("shard", "kind", "number", "blob")
@@ -40,12 +41,15 @@ class JoinProcessor(StatefulProcessor):
         plan: the join.
         join: what tells it from others that the same workers run.
         keys: what Spark knows each shard by.
+        settings: what the checkpoint must have been made with (``resuming``).
         timers: whether Spark calls by the clock. The time of day is that of the micro-batch then.
     """
 
-    def __init__(self, plan: JoinPlan, join: str, keys: Sequence[int], timers: bool = False) -> None:
+    def __init__(
+        self, plan: JoinPlan, join: str, keys: Sequence[int], settings: Settings, timers: bool = False
+    ) -> None:
         self._plan = CPickleSerializer().dumps(plan)
-        self._join, self._keys, self._timers = join, list(keys), timers
+        self._join, self._keys, self._settings, self._timers = join, list(keys), settings, timers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -53,14 +57,15 @@ class JoinProcessor(StatefulProcessor):
             handle.getValueState("summary", "content binary"),
             handle.getMapState("base", "number int", "content binary"),
             handle.getMapState("log", "number long", "content binary"),
+            handle.getValueState("settings", "content string"),
         )
         self._numbers = count()
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Return what the rows gave, as rows of ``packing.OUTPUT``."""
-        from slackwater.transforms.spark.packing import Packed
+        from slackwater.transforms.spark.packing import CALL, Packed
 
-        given = [Packed(row.input, row.place, bytes(row.blob)) for row in rows]
+        given = [Packed(row.input, row.place, bytes(row.blob)) for row in rows if row.input != CALL]
         return self._give(int(key[0]), given, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
@@ -73,13 +78,20 @@ class JoinProcessor(StatefulProcessor):
     def _give(self, key: int, rows: list[Packed], timer_values: Any, expired: bool = False) -> Iterator[Row]:
         from slackwater.plugins.clock import now_nanos
         from slackwater.transforms.spark.shard import Given
-        from slackwater.transforms.spark.state import SparkStore, StateBytes, account_of, give, open_shard
+        from slackwater.transforms.spark.state import (
+            ShardOf,
+            SparkStore,
+            StateBytes,
+            account_of,
+            give,
+            open_shard,
+        )
 
         now = timer_values.getCurrentProcessingTimeInMs() * _NANOS_PER_MS if self._timers else now_nanos()
         given = Given(rows, now)
-        join = f"{self._join} {_query()}"
-        number = self._keys.index(key)
-        with open_shard(_plan(self._plan), join, number, SparkStore(*self._variables)) as opened:
+        query, batch = _query()
+        shard = ShardOf(_plan(self._plan), self._settings, f"{self._join} {query}", self._keys.index(key))
+        with open_shard(shard, SparkStore(*self._variables), batch) as opened:
             if expired:
                 opened.notes.pop(_TIMER, None)
             for kind, blob in give(opened, given):
@@ -98,10 +110,13 @@ class JoinProcessor(StatefulProcessor):
             self._handle.registerTimer(opened.notes[_TIMER])
 
 
-def _query() -> str:
-    """Return what tells this query from others on the same DataFrames: one on results, one on late rows."""
+def _query() -> tuple[str, int]:
+    """Return what tells this query from others on the same DataFrames, and the number of the micro-batch."""
     context = TaskContext.get()
-    return "" if context is None else str(context.getLocalProperty("sql.streaming.queryId"))
+    if context is None:
+        return "", 0
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return str(context.getLocalProperty("sql.streaming.queryId")), int(batch or 0)
 
 
 @lru_cache(16)

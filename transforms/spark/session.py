@@ -39,13 +39,15 @@ _SESSION_CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+_LOOPBACK_CONF: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _LOCAL_CONF: Final = {
-    "spark.driver.bindAddress": "127.0.0.1",
+    **_LOOPBACK_CONF,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
 }
-"""On loopback. The quick compiler alone halves what a short run costs: the JVM mostly moves blobs."""
+"""The quick compiler alone halves what a short run costs: the JVM mostly moves blobs."""
+_PYTHON: Final = "spark.pyspark.python"
+"""Setting of Spark: the Python of the executors."""
 
 
 def require_java() -> None:
@@ -63,8 +65,8 @@ def start_session(
 ) -> SparkSession:
     """Start a session, or return the running one.
 
-    A local session listens on loopback only. What the JVM writes to standard error is not shown; if the start
-    fails, it is in a file that the message names.
+    A local session, or one whose master is on loopback, listens on loopback only. What the JVM writes to standard
+    error is not shown; if the start fails, it is in a file that the message names.
 
     Args:
         master: where to run, by default on two local cores.
@@ -77,6 +79,11 @@ def start_session(
     if master.startswith("local"):
         settings |= _LOCAL_CONF
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    elif "//127.0.0.1:" in master or "//localhost:" in master:
+        settings |= _LOOPBACK_CONF
+    if conf and _PYTHON in conf:
+        # Spark reads it in spark-submit only.
+        os.environ["PYSPARK_PYTHON"] = conf[_PYTHON]
     builder = SparkSession.builder.master(master).appName(app)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)

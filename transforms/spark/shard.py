@@ -14,6 +14,7 @@ from slackwater.plugins.contract import NEVER, Int64s, Snapshot
 from slackwater.transforms import ipc
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.encode import int64s
+from slackwater.transforms.faults import naming_rows
 from slackwater.transforms.operator import Chunk, Outputs
 from slackwater.transforms.operators import open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
@@ -64,7 +65,7 @@ class Shard:
     """
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None, number: int = 0) -> None:
-        self._plan = plan
+        self._plan, self._number = plan, number
         self._operator = open_operator(plan, snapshot["operator"] if snapshot else None, number)
         self._measures = plan.queue is not None and plan.queue.service_rate is None
         self._waiting: list[pa.RecordBatch | None] = [None] * len(plan.inputs)
@@ -103,7 +104,7 @@ class Shard:
         if live:
             chunk = chunk._replace(came=self._since_last(chunk.input.size, given.nanos // 1000))
         for step in _steps(chunk):
-            with clock_at(given.nanos):
+            with clock_at(given.nanos), naming_rows(self._plan, self._number, step):
                 outputs = self._operator.push(step)
             yield outputs
         progress = _progress(given.rows, len(self._plan.members))
@@ -119,7 +120,8 @@ class Shard:
             speak |= set(np.flatnonzero(progress != NEVER).tolist())
             yield from self._rest(speak, given.nanos, self._plan.config.idle_timeout)
         if last:
-            yield from self._operator.finishing()
+            with naming_rows(self._plan, self._number):
+                yield from self._operator.finishing()
             self.ended = True
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from slackwater.plugins.contract import Snapshot
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.accounting import Accounting
-from slackwater.transforms.journal import LEAST_LOG, Journal, Opened, Shards, ShardStore
+from slackwater.transforms.journal import LEAST_LOG, Journal, Opened, Shards
 from slackwater.transforms.operator import Outputs
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.spark.packing import (
@@ -19,6 +21,7 @@ from slackwater.transforms.spark.packing import (
     SYNC,
     blobs_of,
 )
+from slackwater.transforms.spark.resuming import Settings, check_new, plan_before
 from slackwater.transforms.spark.shard import Given, Shard
 
 Output = tuple[str, bytes]
@@ -38,8 +41,8 @@ class SparkStore:
 
     chooses = True
 
-    def __init__(self, summary: Any, base: Any, log: Any) -> None:
-        self._summary, self._base, self._log = summary, base, log
+    def __init__(self, summary: Any, base: Any, log: Any, settings: Any) -> None:
+        self._summary, self._base, self._log, self._settings = summary, base, log, settings
 
     def summary(self) -> bytes | None:
         found = self._summary.get()
@@ -65,8 +68,17 @@ class SparkStore:
         self._log.updateValue((number,), (entry,))
 
     def clear(self) -> None:
-        for variable in (self._summary, self._base, self._log):
+        for variable in (self._summary, self._base, self._log, self._settings):
             variable.clear()
+
+    def settings(self) -> Settings | None:
+        """What the shard was made with (``resuming``); None if it is new."""
+        found = self._settings.get()
+        return None if found is None else json.loads(found[0])
+
+    def put_settings(self, settings: Settings) -> None:
+        """Replace that."""
+        self._settings.update((json.dumps(settings),))
 
 
 def _values(variable: Any, first: int) -> Iterator[bytes]:
@@ -91,17 +103,47 @@ class StateBytes(NamedTuple):
         return StateBytes(*map(sum, zip(self, other, strict=True)))
 
 
-def open_shard(plan: JoinPlan, join: str, number: int, store: ShardStore) -> Opened[Shard]:
+class ShardOf(NamedTuple):
+    """A shard of a query."""
+
+    plan: JoinPlan
+    settings: Settings
+    """What ``resuming.settings_of`` says of the plan."""
+    query: str
+    """What tells the query from others that the same workers run."""
+    number: int
+
+
+def open_shard(of: ShardOf, store: SparkStore, batch: int) -> Opened[Shard]:
     """Return a shard as the store has it, for ``give``, to be used in a ``with``.
 
     Args:
-        plan: what it does.
-        join: what tells it from others that the same workers run.
-        number: of the shard.
+        of: which.
         store: its state.
+        batch: number of the micro-batch.
+
+    Raises:
+        CheckpointError: The state is that of another plan.
     """
-    journal = Journal(SHARDS, lambda snapshot: Shard(plan, snapshot, number), _again, LEAST_LOG)
-    return journal.open((join, number), store)
+    plan, settings, query, number = of
+    former: list[JoinPlan] = []
+
+    def restore(snapshot: Snapshot | None) -> Shard:
+        before = store.settings()
+        found = None if before is None else plan_before(plan, settings, before)
+        former.extend(filter(None, [found]))
+        return Shard(found or plan, snapshot, number)
+
+    opened = Journal(SHARDS, restore, _again, LEAST_LOG).open((query, number), store)
+    if opened.is_new:
+        check_new(number, settings, batch)
+        store.put_settings(settings)
+    if former:
+        opened.shard = Shard(plan, snapshots.loads(snapshots.dumps(opened.shard.snapshot())), number)
+        # What was given before cannot be given again to a shard with this plan.
+        opened.log(None)
+        store.put_settings(settings)
+    return opened
 
 
 def give(opened: Opened[Shard], given: Given) -> Iterator[Output]:
