@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, ParamSpec
+from typing import Annotated, Any
 
 import typer
 
+from slackwater.pipelines.cli_errors import UsageError, reporting
 from slackwater.pipelines.without_pandas import spare_pandas
-from slackwater.transforms.errors import ConfigError, SlackwaterError
 
 app = typer.Typer(
     name="slackwater",
@@ -27,13 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-P = ParamSpec("P")
 _own_process = False
 """Whether this process is the command: then it may be bent to the command's needs."""
-
-DONE, FAILED, BAD_USAGE = 0, 1, 2
-EXTRAS: Final = {"apache_beam": "beam", "pyspark": "spark", "pandas": "spark"}
-"""Extra that provides a package that a runner may miss."""
 
 
 class Runner(StrEnum):
@@ -43,10 +38,6 @@ class Runner(StrEnum):
     beam = "beam"
     beam_spark = "beam-spark"
     spark = "spark"
-
-
-class UsageError(SlackwaterError):
-    """The command was called wrongly, or something it needs is not installed."""
 
 
 Template = Annotated[
@@ -76,46 +67,6 @@ def main() -> None:
     app()
 
 
-def _reporting(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn errors of a command into one line on standard error and an exit code."""
-
-    @functools.wraps(command)
-    def reported(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except (typer.Exit, typer.Abort, BrokenPipeError):
-            raise
-        except BaseException as error:
-            if kwargs.get("debug") or isinstance(error, SystemExit):
-                raise
-            message, code = _explain(error)
-            typer.echo(f"error: {message}", err=True)
-            raise typer.Exit(code) from None
-
-    return reported
-
-
-def _explain(error: BaseException) -> tuple[str, int]:
-    """One line for an error, and the exit code that it means."""
-    from slackwater.pipelines.template_text import TemplateError
-    from slackwater.plugins.manager import OptionError, PluginError
-
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", FAILED
-    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in EXTRAS:
-        extra = EXTRAS[(error.name or "").partition(".")[0]]
-        return (
-            f"this runner needs {error.name}; install it with: pip install 'slackwater[{extra}]'",
-            BAD_USAGE,
-        )
-    message = " ".join(str(error).split())
-    if isinstance(error, UsageError | TemplateError | ConfigError | PluginError | OptionError):
-        return message, BAD_USAGE
-    if isinstance(error, SlackwaterError):
-        return message, FAILED
-    return f"{type(error).__name__}: {message}; run again with --debug to see where", FAILED
-
-
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
@@ -128,7 +79,7 @@ def _root(
 
 
 @app.command()
-@_reporting
+@reporting
 def run(
     template: Template,
     variables: Variables = None,
@@ -194,7 +145,7 @@ def _runner(
 
 
 @app.command()
-@_reporting
+@reporting
 def check(
     template: Template,
     variables: Variables = None,
@@ -224,7 +175,7 @@ def check(
 
 
 @app.command()
-@_reporting
+@reporting
 def reconcile(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="Directory that the setting archive of a join names.")
@@ -260,7 +211,7 @@ def reconcile(
 
 
 @app.command()
-@_reporting
+@reporting
 def templates(debug: Debug = False) -> None:
     """List the shipped templates."""
     from slackwater.pipelines.cli_show import show_table
@@ -274,7 +225,7 @@ def templates(debug: Debug = False) -> None:
 
 
 @app.command()
-@_reporting
+@reporting
 def providers(debug: Debug = False) -> None:
     """Print where the file is that tells Beam's own YAML runner of the transforms of ours."""
     from slackwater.pipelines.template_text import providers as path
@@ -283,7 +234,7 @@ def providers(debug: Debug = False) -> None:
 
 
 @app.command()
-@_reporting
+@reporting
 def strategies(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Show only the strategies of this name.")
@@ -304,7 +255,7 @@ def strategies(
 
 
 @app.command()
-@_reporting
+@reporting
 def schema(plugins: Plugins = None, debug: Debug = False) -> None:
     """Print the JSON Schema of templates, for editors that complete and check."""
     from slackwater.pipelines.schema import template_schema
@@ -314,7 +265,7 @@ def schema(plugins: Plugins = None, debug: Debug = False) -> None:
 
 
 @app.command()
-@_reporting
+@reporting
 def generate(
     dataset: Annotated[str | None, typer.Argument(metavar="[DATASET]", help="Data set; none lists them.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write into.")] = None,
@@ -350,7 +301,7 @@ def generate(
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
-@_reporting
+@reporting
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Benchmark, such as local.")],
     arguments: Annotated[

@@ -200,7 +200,6 @@ def test_counters_tell_results_and_late_rows_by_reason() -> None:
             {"disorder": {"strategy": "kslak"}},
             "disorder: no disorder strategy named 'kslak'|no strategy named 'kslak'",
         ),
-        ({"shards": 4, "where": "a.id < b.id"}, "shards: the condition .* use shards: 1"),
     ],
 )
 def test_a_wrong_setting_is_named_when_the_pipeline_is_built(settings: dict[str, Any], message: str) -> None:

@@ -135,7 +135,7 @@ def test_a_shard_of_a_streaming_query_measures_its_micro_batches(monkeypatch):
     """Each takes half a second of work and brings what has come in a second: first few rows, then too many."""
     pytest.importorskip("pyspark")
     from slackwater.transforms.spark import shard as shards
-    from slackwater.transforms.spark.packing import LATE, Packed, from_blob
+    from slackwater.transforms.spark.packing import Packed
 
     clock = Clock()
 
@@ -143,7 +143,7 @@ def test_a_shard_of_a_streaming_query_measures_its_micro_batches(monkeypatch):
         clock.now += 0.5
         return clock.now
 
-    monkeypatch.setattr(shards, "time", SimpleNamespace(perf_counter=busy, time_ns=lambda: int(clock.now * 1e9)))
+    monkeypatch.setattr(shards, "time", SimpleNamespace(perf_counter=busy))
     plan = plan_of(
         SCHEMA, 2, window="1s", where="a.k = b.k", shedding={"strategy": "random", "queue": {"rows": 50}}
     )
@@ -154,9 +154,9 @@ def test_a_shard_of_a_streaming_query_measures_its_micro_batches(monkeypatch):
             ts = np.full(n // 2, int(clock.now * 1000))
             table = {"ts": ts, "k": np.arange(n // 2) % 7, ARRIVAL: np.arange(n // 2)}
             blobs.append(Packed(which, 0, ipc.to_bytes(*pa.table(table).to_batches())))
-        given = list(shard.take(blobs))
-        shed.append(sum(from_blob(blob).num_rows for kind, blob in given if kind == LATE))
+        given = list(shard.take(shards.Given(blobs, int(clock.now * 1e9))))
+        shed.append(sum(batch.num_rows for outputs in given for batch in outputs.late))
         if number % 2:
-            shard = shards.Shard.restore(plan, shard.snapshot())
+            shard = shards.Shard(plan, shard.snapshot())
     assert shed[:4] == [0, 0, 0, 0]
     assert min(shed[4:6]) > 200

@@ -23,7 +23,7 @@ from slackwater.pipelines.template import read_template_text
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import bind
-from slackwater.transforms.replay import in_arrival_order, shards_of
+from slackwater.transforms.replay import in_arrival_order
 from slackwater.transforms.spark.join import unpack
 
 pytestmark = pytest.mark.spark
@@ -76,17 +76,20 @@ def schemas_of(inputs: list[list[pa.Table]]) -> dict[str, pa.Schema]:
 
 
 def undisturbed(settings: dict[str, Any], inputs: list[list[pa.Table]]) -> dict[str, Counter[Any]]:
-    """Return results and late rows of one operator per shard that is given a file of each input at a time."""
+    """Return results and late rows of one operator per shard, given a file of each input at a time and a beat."""
     plan = bind(JoinConfig.read(settings), schemas_of(inputs))
     operators = [Operator(plan, shard=shard) for shard in range(plan.config.shards)]
     found: dict[str, Counter[Any]] = {"results": Counter(), "late": Counter()}
     for parts in zip(*inputs, strict=True):
         batches = [part.combine_chunks().to_batches()[0] for part in parts]
+        homes = [plan.partitioning.routes(i, batch).home for i, batch in enumerate(batches)]
+        progress = np.array([batch["ts"].to_numpy().max() for batch in batches])
         for shard, operator in enumerate(operators):
-            mine = [b.filter(pa.array(shards_of(plan, i, b) == shard)) for i, b in enumerate(batches)]
-            out = operator.push(in_arrival_order(mine, [batch["at"].to_numpy() for batch in mine]))
-            for name, given in (("results", out.results), ("late", out.late)):
-                found[name].update(rows_of(given))
+            mine = [batch.filter(pa.array(home == shard)) for batch, home in zip(batches, homes, strict=True)]
+            chunk = in_arrival_order(mine, [batch["at"].to_numpy() for batch in mine])
+            for out in (operator.push(chunk), operator.advance(progress)):
+                for name, given in (("results", out.results), ("late", out.late)):
+                    found[name].update(rows_of(given))
     return found
 
 

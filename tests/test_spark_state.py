@@ -154,7 +154,7 @@ def test_entries_that_a_worker_has_seen_are_not_read() -> None:
 def test_a_base_is_kept_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slackwater.transforms.spark.state.PART_BYTES", 1000)
     query = Query(plan_of("fixed"), least=1)
-    store = SparkStore(query.handle.summary, query.handle.base, query.handle.log)
+    store = SparkStore(query.handle.summary, query.handle.base, query.handle.log, query.handle.settings)
     store.put_base(bytes(range(256)) * 20, range(0))
     assert len(query.handle.base.content) == 6
     store.put_base(bytes(range(256)) * 10, range(0))

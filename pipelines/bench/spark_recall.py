@@ -57,9 +57,10 @@ def _write(subject: Subject, folder: Path, batch_rows: int) -> None:
         for (name, table), at, size in zip(subject.tables.items(), taken, sizes, strict=True):
             _file(folder / name, number, table.slice(at, size))
         taken += sizes
-    newest, arrived = int(subject.log.ts.max()), max(table["arrived"][-1] for table in subject.tables.values())
+    newest = int(subject.log.ts.max())
+    arrived = max(table["arrived"][-1].as_py() for table in subject.tables.values())
     for name, table in subject.tables.items():
-        late = {"ts": newest + _LATER_MS, "arrived": arrived.as_py() + 1}
+        late = {"ts": newest + _LATER_MS, "arrived": arrived + 1}
         row = {column: [late.get(column, table[column][-1].as_py())] for column in table.column_names}
         _file(folder / name, number + 1, pa.table(row, schema=table.schema))
 
