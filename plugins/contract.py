@@ -329,6 +329,8 @@ class DisorderStrategy(Strategy):
     stage: ClassVar[str] = "disorder"
     may_change: ClassVar[tuple[str, ...]] = ()
     """Options that may have other values when a logic is built from a snapshot: live queries may change them."""
+    shares: ClassVar[bool] = False
+    """Whether bounds are a slack behind progress that may be learnt from a sample: all shards then use one."""
 
     @property
     def reads_clock(self) -> bool:

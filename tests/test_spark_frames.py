@@ -190,7 +190,8 @@ def test_eight_shards_give_what_one_gives_by_the_same_micro_batch(spark: Any, tm
     assert len(one) == 3
     assert one[0].total() > 0
     assert all(more >= less for more, less in zip(eight, one, strict=True))
-    assert eight[-1] - one[-1] <= expected(bound(tables, **case), tables)[0]
+    patient = {**case, "disorder": {"strategy": "fixed", "slack": "10s"}}
+    assert eight[-1] <= expected(bound(tables, **patient), tables)[0]
 
 
 def test_inputs_that_fall_silent_are_found_by_the_clock(spark: Any, tmp_path: Path) -> None:
@@ -245,3 +246,30 @@ def test_streaming_and_batch_frames_do_not_mix(spark: Any) -> None:
     frames = {"a": spark.range(1), "b": spark.readStream.format("rate").load()}
     with pytest.raises(ConfigError, match="some inputs are streaming and some are batch DataFrames"):
         sliding_window_join(frames, **settings())
+
+
+def test_shards_learn_one_slack_together(spark: Any, tmp_path: Path) -> None:
+    """What the strategy thinks is the same in all shards, and no less comes out than of one."""
+    tables = [stream(i) for i in range(2)]
+    paths = write(tmp_path, tables, files=2)
+    for path in paths:
+        for k in range(2):
+            os.utime(path / f"{k}.parquet", (1_700_000_000 + k,) * 2)
+    learns = {"recall": 0.9, "period": "400ms", "interval": "100ms", "granularity": "5ms"}
+    case = settings(where="a.k = b.k", arrival="arrived", disorder=learns)
+    results, thoughts = [], []
+    for shards in (1, 6):
+        joined = sliding_window_join(streams(spark, paths), **case, shards=shards)
+        found: list[Any] = []
+
+        def keep(batch: Any, number: int, joined: Any = joined, found: Any = found) -> None:
+            outputs = joined.unpack(batch)
+            found.append((outputs.results.toArrow(), outputs.metrics.toArrow().to_pylist()))
+
+        writer = joined.packed.writeStream.foreachBatch(keep).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / f"state-{shards}")).start().awaitTermination()
+        results.append(sum(table.num_rows for table, _ in found))
+        thoughts.append({(row["recall_estimate"], row["true_estimate"]) for row in found[-1][1]})
+    assert results[1] >= results[0] > 200
+    assert len(thoughts[1]) == 1, "what they think after the last micro-batch"
+    assert thoughts[1] <= thoughts[0], "is what one thinks then"

@@ -22,6 +22,7 @@ class MaxSlack(DisorderStrategy):
     """
 
     name: ClassVar[str] = "max"
+    shares: ClassVar[bool] = True
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> "MaxSlackLogic":
         return MaxSlackLogic(int(snapshot["slack"]) if snapshot else 0)

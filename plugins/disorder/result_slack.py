@@ -34,6 +34,7 @@ class ResultSlack(DisorderStrategy):
     """
 
     name: ClassVar[str] = "result_slack"
+    shares: ClassVar[bool] = True
     may_change: ClassVar[tuple[str, ...]] = ("recall",)
     recall: float = Field(gt=0, le=1)
     """share of the true results to be produced in every period"""

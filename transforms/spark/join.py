@@ -6,18 +6,15 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from slackwater.plugins.clock import now_nanos
-from slackwater.plugins.contract import NEVER
 from slackwater.transforms.aggregating import bind_aggregate
 from slackwater.transforms.archive_directory import prepare
 from slackwater.transforms.choosing import bind_choose_values
@@ -33,11 +30,11 @@ from slackwater.transforms.config import (
     ShedConfig,
 )
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.intake import PartProgress
 from slackwater.transforms.load_shedding import bind_shed
-from slackwater.transforms.plan import ARRIVAL, LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
+from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
 from slackwater.transforms.punctuator import bind_punctuate
 from slackwater.transforms.reordering import INPUT, bind_reorder
+from slackwater.transforms.scouting import scout_plan
 from slackwater.transforms.spark.packing import (
     LATE,
     METRICS,
@@ -49,20 +46,14 @@ from slackwater.transforms.spark.packing import (
     SYNC,
     Packed,
     from_blob,
-    pack,
-    pack_beat,
-    pack_call,
     shard_keys,
 )
 from slackwater.transforms.spark.processor import JoinProcessor
 from slackwater.transforms.spark.resuming import PARTITIONS, settings_of
+from slackwater.transforms.spark.sending import PARTITION, Says, packer
 from slackwater.transforms.spark.session import EMPTY_BATCHES
 from slackwater.transforms.spark.shard import Given, Shard
 from slackwater.transforms.spark.state import Output, account_of, as_blobs
-
-PACK_ROWS: Final = 1 << 17
-_PARTITION: Final = "__partition"
-_PARTITION_SHIFT: Final = 40
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -251,17 +242,22 @@ def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
         fault = f"takes micro-batches without rows; set {EMPTY_BATCHES} to true, or leave it out"
         raise ConfigError(fault, "idle_timeout")
     keys = shard_keys(plan.config.shards, partitions)
-    beats = first.isStreaming and not plan.arrives_by_time
+    live = first.isStreaming
+    scouts = live and scout_plan(plan) is not None
+    says = Says(beats=live and not plan.arrives_by_time, samples=scouts, calls=live)
     packed = [
         streams[name]
-        .withColumn(_PARTITION, F.spark_partition_id())
-        .mapInArrow(_packer(plan, i, keys, beats, first.isStreaming), PACKED)
+        .withColumn(PARTITION, F.spark_partition_id())
+        .mapInArrow(packer(plan, i, keys, says), PACKED)
         for i, name in enumerate(plan.inputs)
     ]
-    return unpack(join_packed(reduce(DataFrame.union, packed), plan, keys, timers), plan)
+    joined = join_packed(reduce(DataFrame.union, packed), plan, keys, timers, scouts)
+    return unpack(joined, plan)
 
 
-def join_packed(packed: DataFrame, plan: JoinPlan, keys: Sequence[int], timers: bool = False) -> DataFrame:
+def join_packed(
+    packed: DataFrame, plan: JoinPlan, keys: Sequence[int], timers: bool = False, scouts: bool = False
+) -> DataFrame:
     """Join rows of ``packing.PACKED``; return rows of ``packing.OUTPUT``.
 
     Of a streaming DataFrame, inputs end when their marks say so; of a batch DataFrame, with the last row.
@@ -272,11 +268,12 @@ def join_packed(packed: DataFrame, plan: JoinPlan, keys: Sequence[int], timers: 
         keys: the value of the column ``shard`` for each shard.
         timers: whether to let Spark call shards by the clock, for inputs that fall idle. Spark then makes
             micro-batches without rows too, so that a query with the trigger ``availableNow`` does not end.
+        scouts: whether every shard gets samples to learn from (``scouting``).
     """
     shards = packed.groupBy("shard")
     if packed.isStreaming:
         settings = settings_of(plan, packed.sparkSession.conf.get(PARTITIONS))
-        processor = JoinProcessor(plan, uuid.uuid4().hex, keys, settings, timers)
+        processor = JoinProcessor(plan, uuid.uuid4().hex, keys, settings, timers, scouts)
         return shards.transformWithState(processor, OUTPUT, "Append", "ProcessingTime" if timers else "None")
     return shards.applyInArrow(_whole_shard(plan, keys), OUTPUT)
 
@@ -301,51 +298,6 @@ def _of_kind(packed: DataFrame, kind: str, schema: pa.Schema) -> DataFrame:
 
 def _arrow(schema: StructType) -> pa.Schema:
     return pa.schema([(field.name, field.type) for field in to_arrow_schema(schema, timezone="UTC")])
-
-
-def _packer(
-    plan: JoinPlan, which: int, keys: list[int], beats: bool, calls: bool
-) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """Return the function that packs a partition of an input, numbering its rows.
-
-    The number of the partition comes in a column: the one that a task knows counts over all inputs. With
-    ``beats``, every shard is told how far the rows have come; with ``calls``, the first task of all calls
-    every shard.
-    """
-    schema = plan.schemas[plan.inputs[which]]
-
-    def packed(batches: Iterable[pa.RecordBatch]) -> Batches:
-        rows, progress = 0, PartProgress(plan, which)
-        for table in _larger(batches):
-            batch = table.select(schema.names).cast(schema).combine_chunks().to_batches()[0]
-            place = (table[_PARTITION][0].as_py() << _PARTITION_SHIFT) + rows
-            rows += batch.num_rows
-            arrival = pa.array(place + np.arange(batch.num_rows, dtype=np.int64))
-            yield pack(plan, which, batch.append_column(ARRIVAL, arrival), keys, place)
-            if beats:
-                progress.follow(batch)
-        if progress.reached != NEVER:
-            yield pack_beat(plan.counts_as[which], progress.reached, keys)
-        task = TaskContext.get()
-        if calls and task is not None and task.partitionId() == 0:
-            yield pack_call(keys)
-
-    return packed
-
-
-def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put batches together to about PACK_ROWS rows."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        if batch.num_rows:
-            waiting.append(batch)
-            rows += batch.num_rows
-        if rows >= PACK_ROWS:
-            yield pa.Table.from_batches(waiting)
-            waiting, rows = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
 
 
 def _unpacker(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Batches]:

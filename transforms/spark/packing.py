@@ -16,6 +16,7 @@ from slackwater.plugins.contract import Int64s
 from slackwater.transforms import ipc
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, split_by_shard
+from slackwater.transforms.sampling import Sample
 
 PACKED: Final = "shard int, input byte, place long, blob binary"
 """Rows on their way to a shard. ``place`` orders the blobs of an input; MARKS as ``input`` makes it marks, and
@@ -35,9 +36,12 @@ MARKS: Final = -1
 BEAT: Final = -2
 CALL: Final = -3
 """As ``input``: nothing but the word that there is a micro-batch, so that the first one makes every shard."""
+SAMPLE: Final = -4
+"""As ``input``, less the number of an input: rows of it that every shard gets to learn from."""
 ENDED: Final = (1 << 63) - 1
 """Mark of an input that has ended."""
 BLOB_ROWS: Final = 1 << 16
+_LEVEL: Final = b"level"
 
 
 class Packed(NamedTuple):
@@ -96,6 +100,18 @@ def pack_beat(member: int, progress: int, keys: Sequence[int]) -> pa.RecordBatch
 def read_beat(blob: bytes) -> int:
     """Return the progress that ``pack_beat`` was given."""
     return int(np.frombuffer(blob, np.int64)[0])
+
+
+def pack_sample(which: int, sample: Sample, keys: Sequence[int], place: int) -> pa.RecordBatch:
+    """Return a sample of an input's rows for every shard; ``place`` as in ``pack``."""
+    blob = ipc.to_bytes(sample.rows.replace_schema_metadata({_LEVEL: str(sample.level)}))
+    return _packed(list(keys), SAMPLE - which, place, [blob] * len(keys))
+
+
+def read_sample(blob: bytes) -> Sample:
+    """Return the sample that ``pack_sample`` was given."""
+    rows = from_blob(blob)
+    return Sample(rows.replace_schema_metadata(None), int(rows.schema.metadata[_LEVEL]))
 
 
 def _packed(keys: list[int], which: int, place: int, blobs: list[bytes]) -> pa.RecordBatch:

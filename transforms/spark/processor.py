@@ -43,13 +43,21 @@ class JoinProcessor(StatefulProcessor):
         keys: what Spark knows each shard by.
         settings: what the checkpoint must have been made with (``resuming``).
         timers: whether Spark calls by the clock. The time of day is that of the micro-batch then.
+        scouts: whether there are samples to learn from among the rows.
     """
 
     def __init__(
-        self, plan: JoinPlan, join: str, keys: Sequence[int], settings: Settings, timers: bool = False
+        self,
+        plan: JoinPlan,
+        join: str,
+        keys: Sequence[int],
+        settings: Settings,
+        timers: bool = False,
+        scouts: bool = False,
     ) -> None:
         self._plan = CPickleSerializer().dumps(plan)
-        self._join, self._keys, self._settings, self._timers = join, list(keys), settings, timers
+        self._join, self._keys, self._settings = join, list(keys), settings
+        self._timers, self._scouts = timers, scouts
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -90,7 +98,8 @@ class JoinProcessor(StatefulProcessor):
         now = timer_values.getCurrentProcessingTimeInMs() * _NANOS_PER_MS if self._timers else now_nanos()
         given = Given(rows, now)
         query, batch = _query()
-        shard = ShardOf(_plan(self._plan), self._settings, f"{self._join} {query}", self._keys.index(key))
+        name, number = f"{self._join} {query}", self._keys.index(key)
+        shard = ShardOf(_plan(self._plan), self._settings, name, number, self._scouts)
         with open_shard(shard, SparkStore(*self._variables), batch) as opened:
             if expired:
                 opened.notes.pop(_TIMER, None)

@@ -19,7 +19,19 @@ from slackwater.transforms.operator import Chunk, Outputs
 from slackwater.transforms.operators import open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import in_arrival_order
-from slackwater.transforms.spark.packing import BEAT, ENDED, MARKS, Packed, from_blob, read_beat, read_marks
+from slackwater.transforms.sampling import Sample
+from slackwater.transforms.scouting import Scout, led_by, scout_plan
+from slackwater.transforms.spark.packing import (
+    BEAT,
+    ENDED,
+    MARKS,
+    SAMPLE,
+    Packed,
+    from_blob,
+    read_beat,
+    read_marks,
+    read_sample,
+)
 
 STEP_ROWS: Final = 1 << 17
 """Rows that the operator is given at a time: bounds what it builds up before results leave."""
@@ -62,11 +74,17 @@ class Shard:
         plan: what the operator does.
         snapshot: what ``snapshot`` returned, or None.
         number: of the shard.
+        scouts: whether samples come with the rows, so that all shards use the slack that they teach.
     """
 
-    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None, number: int = 0) -> None:
+    def __init__(
+        self, plan: JoinPlan, snapshot: Snapshot | None = None, number: int = 0, scouts: bool = False
+    ) -> None:
         self._plan, self._number = plan, number
-        self._operator = open_operator(plan, snapshot["operator"] if snapshot else None, number)
+        scouting = scout_plan(plan) if scouts else None
+        self._scout = None if scouting is None else Scout(scouting, snapshot["scout"] if snapshot else None)
+        led = plan if self._scout is None else led_by(plan, self._scout.follower)
+        self._operator = open_operator(led, snapshot["operator"] if snapshot else None, number)
         self._measures = plan.queue is not None and plan.queue.service_rate is None
         self._waiting: list[pa.RecordBatch | None] = [None] * len(plan.inputs)
         self._numbered = int(snapshot["numbered"]) if snapshot else 0
@@ -94,8 +112,12 @@ class Shard:
         else:
             self._waiting = [None] * len(batches)
         arrivals = [int64s(batch.column(ARRIVAL)) for batch in batches]
+        first = self._numbered if marks is None and self._plan.arrival_columns is None else 0
+        if self._scout is not None:
+            with clock_at(given.nanos):
+                self._scout.take(_samples(given.rows, len(self._plan.members)), first)
         if marks is None and self._plan.arrival_columns is None:
-            arrivals = [arrival + self._numbered for arrival in arrivals]
+            arrivals = [arrival + first for arrival in arrivals]
             self._numbered = max(
                 (int(arrival.max()) + 1 for arrival in arrivals if arrival.size), default=self._numbered
             )
@@ -110,8 +132,12 @@ class Shard:
         progress = _progress(given.rows, len(self._plan.members))
         if live and (progress != NEVER).any():
             with clock_at(given.nanos):
+                if self._scout is not None:
+                    self._scout.advance(progress)
                 outputs = self._operator.advance(progress)
             yield outputs
+        if self._scout is not None:
+            self._scout.settle()
         queue = getattr(self._operator, "queue", None)
         if queue is not None and live and self._measures:
             queue.measure(time.perf_counter() - started)
@@ -142,7 +168,8 @@ class Shard:
     @property
     def nbytes(self) -> int:
         """Bytes of everything held."""
-        return self._operator.nbytes + sum(batch.nbytes for batch in self._waiting if batch is not None)
+        waiting = sum(batch.nbytes for batch in self._waiting if batch is not None)
+        return self._operator.nbytes + waiting + (0 if self._scout is None else self._scout.nbytes)
 
     def next_silence(self) -> int | None:
         """When an input falls idle unless it brings rows, in nanoseconds; None if none does."""
@@ -156,6 +183,7 @@ class Shard:
         """Everything needed to go on in another process."""
         return {
             "operator": self._operator.snapshot(),
+            "scout": None if self._scout is None else self._scout.snapshot(),
             "waiting": [b"" if batch is None else ipc.to_bytes(batch) for batch in self._waiting],
             "numbered": self._numbered,
             "taken": self._taken,
@@ -175,6 +203,8 @@ class Shard:
         before, self._silent = self._silent, {i for i, t in enumerate(self._heard) if nanos - t >= timeout}
         if not self._silent <= before:
             with clock_at(nanos):
+                if self._scout is not None:
+                    self._scout.idle(sorted(self._silent))
                 outputs = self._operator.idle(sorted(self._silent))
             yield outputs
 
@@ -227,6 +257,15 @@ def _progress(rows: Iterable[Packed], members: int) -> Int64s:
         if which == BEAT:
             progress[member] = max(progress[member], read_beat(blob))
     return progress
+
+
+def _samples(rows: Iterable[Packed], members: int) -> list[list[Sample]]:
+    """Return the samples of each member, in order."""
+    found: list[list[Packed]] = [[] for _ in range(members)]
+    for row in rows:
+        if row.input <= SAMPLE:
+            found[SAMPLE - row.input].append(row)
+    return [[read_sample(row.blob) for row in sorted(of, key=lambda row: row.place)] for of in found]
 
 
 def _steps(chunk: Chunk) -> Iterator[Chunk]:

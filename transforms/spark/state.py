@@ -112,6 +112,8 @@ class ShardOf(NamedTuple):
     query: str
     """What tells the query from others that the same workers run."""
     number: int
+    scouts: bool = False
+    """Whether it gets samples to learn from."""
 
 
 def open_shard(of: ShardOf, store: SparkStore, batch: int) -> Opened[Shard]:
@@ -125,21 +127,22 @@ def open_shard(of: ShardOf, store: SparkStore, batch: int) -> Opened[Shard]:
     Raises:
         CheckpointError: The state is that of another plan.
     """
-    plan, settings, query, number = of
+    plan, settings, query, number, scouts = of
     former: list[JoinPlan] = []
 
     def restore(snapshot: Snapshot | None) -> Shard:
         before = store.settings()
         found = None if before is None else plan_before(plan, settings, before)
         former.extend(filter(None, [found]))
-        return Shard(found or plan, snapshot, number)
+        return Shard(found or plan, snapshot, number, scouts)
 
     opened = Journal(SHARDS, restore, _again, LEAST_LOG).open((query, number), store)
     if opened.is_new:
         check_new(number, settings, batch)
         store.put_settings(settings)
     if former:
-        opened.shard = Shard(plan, snapshots.loads(snapshots.dumps(opened.shard.snapshot())), number)
+        snapshot = snapshots.loads(snapshots.dumps(opened.shard.snapshot()))
+        opened.shard = Shard(plan, snapshot, number, scouts)
         # What was given before cannot be given again to a shard with this plan.
         opened.log(None)
         store.put_settings(settings)

@@ -1,0 +1,103 @@
+"""A sample of the rows of a join, from which all its shards learn (``scouting``).
+
+Rows are chosen by key where all inputs share one, so that what a chosen row may find is chosen too; else by
+number of arrival. Of rows that are dense in event time one in 2 to the power of ``level`` is chosen, such that an
+interval has about ENOUGH of an input. Samples of a higher level are part of those of a lower one, so that whoever
+gets samples of several levels can bring them to the highest.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from slackwater.plugins.contract import NEVER, Bools, Int8s, Int64s, UInt64s
+from slackwater.transforms.kernels import strings
+from slackwater.transforms.partitioning.by_key import key_hashes
+from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.replay import arrival_numbers
+from slackwater.transforms.time_unit import NANOS
+from slackwater.transforms.times import event_times
+
+DEPTH: Final = "__depth"
+"""Hidden column of a sample: the highest level that has the row."""
+ENOUGH: Final = 4096
+"""Rows of an input in an interval that are enough to learn from."""
+_ALWAYS: Final = 127
+_MOST: Final = 40
+_SLOT: Final = 64
+"""Windows of event time after which other keys are chosen: a few of them may be unlike the rest."""
+_ODD: Final = np.int64(-7046029254386353131)
+_SECOND: Final = 10**9
+
+
+class Sample(NamedTuple):
+    """Rows of a batch that were chosen, with their columns DEPTH, and the level of the choice."""
+
+    rows: pa.RecordBatch
+    level: int
+
+
+class Sampler:
+    """Chooses among the rows of one input, batch by batch; the same rows wherever batches are cut at one level.
+
+    Rows that are later than all before them in a batch are always chosen: strategies may go by the largest delay.
+
+    Args:
+        plan: the join.
+        which: the input.
+        columns: the columns that are of interest.
+    """
+
+    def __init__(self, plan: JoinPlan, which: int, columns: list[str]) -> None:
+        self._plan, self._which, self._columns = plan, which, columns
+        self._keyed = plan.condition.shard_columns is not None
+        self._slot = _SLOT * max(1, *plan.windows)
+        interval = getattr(plan.disorder, "interval", None)
+        self._interval = max(1, int(interval or _SECOND) // NANOS[plan.unit])
+
+    def choose(self, batch: pa.RecordBatch) -> Sample:
+        """Return the chosen rows of a batch that has a number of arrival for each."""
+        ts, known = event_times(batch.column(self._plan.time_columns[self._which]), self._plan.unit)
+        depth = _trailing_zeros(self._numbers(batch, np.where(known, ts, 0)))
+        depth[_latest(ts, known)] = _ALWAYS
+        level = self._level(ts[known])
+        sample = batch.select(self._columns).append_column(DEPTH, pa.array(depth))
+        return Sample(sample if level == 0 else sample.filter(pa.array(depth >= level)), level)
+
+    def _numbers(self, batch: pa.RecordBatch, ts: Int64s) -> UInt64s:
+        """Return what rows are chosen by: equal for rows of equal keys at about the same time."""
+        if self._keyed:
+            keys = key_hashes(self._plan, batch, self._plan.shard_cells(self._which))
+            return np.asarray(strings.spread(keys ^ ts // self._slot * _ODD))
+        return np.asarray(strings.spread(arrival_numbers(self._plan, self._which, batch)))
+
+    def _level(self, ts: Int64s) -> int:
+        if ts.size <= ENOUGH:
+            return 0
+        ends = [ts.size // 20, ts.size - 1 - ts.size // 20]
+        early, late = np.partition(ts, ends)[ends].tolist()
+        in_interval = 0.9 * ts.size * self._interval / max(1, late - early)
+        return min(_MOST, max(0, math.ceil(math.log2(min(in_interval, ts.size) / ENOUGH))))
+
+
+def at_level(rows: pa.RecordBatch, level: int) -> pa.RecordBatch:
+    """Return the rows of a sample that one of this level has too, without their depths."""
+    depth = rows.column(DEPTH).to_numpy()
+    return rows.drop_columns([DEPTH]).filter(pa.array(depth >= level))
+
+
+def _trailing_zeros(numbers: UInt64s) -> Int8s:
+    lowest = numbers & (~numbers + np.uint64(1))
+    return np.log2(np.maximum(lowest, np.uint64(1)).astype(np.float64)).astype(np.int8)
+
+
+def _latest(ts: Int64s, known: Bools) -> Bools:
+    """Return which rows are further behind the newest before them than all rows before."""
+    progress = np.maximum.accumulate(np.where(known, ts, NEVER))
+    delay = np.where(known, progress - ts, 0)
+    largest = np.maximum.accumulate(delay)
+    return np.asarray(delay > np.append(0, largest)[:-1])
