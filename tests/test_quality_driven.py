@@ -1,13 +1,11 @@
 """``quality_driven`` against QDDH taken literally, and on a stretch of the paper's streams."""
 
-import importlib.util
 import math
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_files import load_benchmark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import SCHEMA, numbered, plan_of, run
@@ -362,16 +360,8 @@ def test_results_do_not_depend_on_chunks_or_restarts():
         assert parts.order == whole.order
 
 
-def load_benchmark():
-    path = Path(__file__).parents[1] / "benchmarks" / "quality_driven.py"
-    spec = importlib.util.spec_from_file_location("quality_driven_benchmark", path)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_recall_asked_for_is_met_on_the_streams_of_the_paper(tmp_path):
-    benchmark = load_benchmark()
+    benchmark = load_benchmark("quality_driven")
     data = generate("syn3", tmp_path, rows=15_000)
     runs = {
         recall: benchmark.measure(data, {"strategy": "quality_driven", "recall": recall})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from benchmark_files import load_benchmark
 from spark_cases import rows_of
 
 pytest.importorskip("pyspark")
@@ -62,15 +61,6 @@ def test_results_have_the_ids_of_the_local_runner(spark: Any, tmp_path: Path) ->
     assert {key.split("-")[0] for key in expected["key"].to_pylist()} == {"0", "1", "2"}
 
 
-def load_benchmark() -> Any:
-    path = Path(__file__).parents[1] / "benchmarks" / "kills.py"
-    spec = importlib.util.spec_from_file_location("kills_benchmark", path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def schemas_of(inputs: list[list[pa.Table]]) -> dict[str, pa.Schema]:
     return {name: parts[0].schema for name, parts in zip("ab", inputs, strict=True)}
 
@@ -95,7 +85,7 @@ def undisturbed(settings: dict[str, Any], inputs: list[list[pa.Table]]) -> dict[
 
 def test_a_driver_that_is_killed_twice_loses_and_doubles_nothing(spark: Any, tmp_path: Path) -> None:
     """Results and late rows are written together, and taken apart when they are read."""
-    kills = load_benchmark()
+    kills = load_benchmark("kills")
     inputs = kills.write_inputs(tmp_path / "in", rows=1500, files=6)
     case = kills.settings_of("fixed")
     seen = kills.Driver(tmp_path / "in", tmp_path / "out", "fixed", ["packed"]).run(2, random.Random(4))
