@@ -13,7 +13,8 @@ from slackwater.transforms.rowstore import RowStore
 
 
 class LateRows:
-    """Late rows of one operator, each once; few in each of many runs, they are written together."""
+    """Late rows of one operator, each once; few in each of many runs, they are written together,
+    in order of arrival."""
 
     def __init__(self, plan: JoinPlan, stores: Sequence[RowStore]) -> None:
         self._plan, self._stores = plan, stores
@@ -26,7 +27,7 @@ class LateRows:
         """Take rows, unless they are in the late output already; return how many of each input are new to it."""
         fresh = np.zeros(len(self._stores), np.int64)
         for i, store in enumerate(self._stores) if len(seqs) else ():
-            places = store.report(np.sort(seqs[inputs == i]))
+            places = store.report(inputs, i, seqs)
             self._due.setdefault((i, reason), []).append(places)
             fresh[i] = places.size
         return fresh
@@ -36,6 +37,7 @@ class LateRows:
         for (i, reason), parts in sorted(self._due.items()):
             at = np.concatenate(parts) if self.wanted else np.empty(0, np.int64)
             if at.size:
+                at.sort()
                 beside, rows = self._stores[i].beside, self._stores[i].batch(at)
                 out.late.append(late_batch(self._plan.inputs[i], reason, beside.ts[at], beside.arrival[at], rows))
         self._due.clear()

@@ -100,12 +100,11 @@ class RowStore:
         back[order] = np.arange(order.size)
         return pa.concat_batches(list(self._parts(at[order], chunk[order]))).take(pa.array(back))
 
-    def report(self, seqs: Int64s) -> Int64s:
-        """Mark rows as reported; return the places of those that had not been, but for copies."""
-        at = self.locate(seqs)
-        fresh = at[~(self.beside.reported | self.beside.copy)[at]]
-        self.beside.reported[at] = True
-        return fresh
+    def report(self, inputs: Int8s, which: int, seqs: Int64s) -> Int64s:
+        """Mark those of ``seqs`` that are of input ``which``, this one, as reported; return the places of those
+        that had not been, but for copies."""
+        known, fresh = self.beside, np.empty(len(seqs), np.int64)
+        return fresh[: kernel.report(known.seq, known.reported, known.copy, inputs, which, seqs, fresh)]
 
     def keep(self, seqs: Int64s) -> None:
         """Forget every row but these."""

@@ -117,11 +117,10 @@ class Evictions(_Sample):
     def lost(self, released: Released, join_size: Int64s, evicted: Evicted, rows: ShardRows) -> Float64s:
         """Return how many results each released tuple missed, given what it found and what was evicted."""
         lost = np.zeros(released.ts.size)
-        number = self._evicted + np.arange(evicted.seq.size)
-        self._evicted += evicted.seq.size
-        drawn = self._drawn(evicted._replace(seq=number))
+        drawn = one_of_each(self.level, self._evicted, evicted.seq.size)
         at, gone = evicted.at[drawn], rows.held(Evicted._make(array[drawn] for array in evicted))
-        gone = gone._replace(seq=number[drawn])
+        gone = gone._replace(seq=self._evicted + drawn)
+        self._evicted += evicted.seq.size
         start, chosen = 0, np.arange(at.size)
         while True:
             now, chosen = chosen[: self._left], chosen[self._left :]
@@ -142,24 +141,16 @@ class Evictions(_Sample):
         return 0
 
     def _drawn(self, tuples: Any) -> Bools:
-        left = np.arange(tuples.seq.size)
-        for bit in range(self.level):
-            number = tuples.seq[left]
-            of_two = _mixed((number >> (bit + 1)) * 64 + bit).view(np.int64)
-            left = left[(number >> bit ^ of_two) & 1 == 0]
-        drawn = np.zeros(tuples.seq.size, np.bool_)
-        drawn[left] = True
-        return drawn
+        return np.asarray(_drawn_of(self.level, tuples.seq >> self.level) == tuples.seq, np.bool_)
 
     def _visit(self, released: Released, ghosts: Held, at: Int64s) -> Float64s:
         """Let released tuples in order look at the ghosts, each of which appears after tuple ``at``."""
         lost = np.zeros(released.ts.size)
         looking = np.flatnonzero(~released.late)
-        number = self._looked + np.arange(looking.size)
+        every = min(looking.size, max(0, EXACT - self._looked))
+        few = one_of_each(LOOKING, self._looked + every, looking.size - every)
         self._looked += looking.size
-        weight = np.where(number < EXACT, 1, 1 << LOOKING)
-        chosen = _mixed(number) & (weight - 1).astype(np.uint64) == 0
-        looking, weight = looking[chosen], weight[chosen]
+        looking = np.concatenate([looking[:every], looking[every + few]])
         n, g = looking.size, at.size
         self._reserve(g + 1)
         gone = Released(ghosts.input, ghosts.seq, ghosts.ts, np.ones(g, np.bool_), ghosts.cells, ghosts.nulls)
@@ -167,7 +158,8 @@ class Evictions(_Sample):
         both: Any = zip(Released._make(array[looking] for array in released), gone, strict=True)
         sizes = np.empty(n + g, np.int64)
         sizes[order] = self._sizes(Released._make(np.concatenate(pair)[order] for pair in both))
-        lost[looking] = sizes[:n] * weight * 2.0**self.level
+        lost[looking] = sizes[:n] * 2.0**self.level
+        lost[looking[every:]] *= 1 << LOOKING
         return lost
 
 
@@ -299,8 +291,9 @@ class Shadow:
             *map(np.concatenate, zip(Evicted(none.astype(np.int8), none, none), *evicted, strict=True))
         )
         lost = self._sample.lost(released, join_size, gone, self._rows)
-        self._lost += float(lost.sum())
-        self._accounting.shed += float(lost.sum())
+        total = float(lost.sum())
+        self._lost += total
+        self._accounting.shed += total
         return lost
 
     def close_run(self, join: JoinLogic) -> None:
@@ -327,6 +320,23 @@ class Shadow:
 def linking_class(setting: Setting) -> dict[int, int] | None:
     """Return the cell of each input of a key that all share, or None if there is none."""
     return next((members for members in setting.condition.classes if len(members) == len(setting.inputs)), None)
+
+
+def one_of_each(level: int, first: int, n: int) -> Int64s:
+    """Draw one of every ``2 ** level`` numbers; return those of the ``n`` from ``first`` on, less ``first``.
+
+    Of those drawn at a level, about half are drawn at the next.
+    """
+    drawn = _drawn_of(level, np.arange(first >> level, (first + n + (1 << level) - 1) >> level)) - first
+    return drawn[np.searchsorted(drawn, 0) : np.searchsorted(drawn, n)]
+
+
+def _drawn_of(level: int, groups: Int64s) -> Int64s:
+    """Return which number is drawn of each group of ``2 ** level``."""
+    drawn = groups
+    for bit in reversed(range(level)):
+        drawn = 2 * drawn + (_mixed(64 * drawn + bit) & np.uint64(1)).view(np.int64)
+    return drawn
 
 
 def _mixed(numbers: Int64s) -> UInt64s:

@@ -49,11 +49,12 @@ def keys_of(setting: Setting) -> Keys:
             if i != j and shared:
                 past = 0 if setting.frequencies else beyond(setting, i, j)
                 key = (j, len(shared), sum(1 << c for c in shared), past)
+                seed = counting.seed_of(j, key[counting.CLASSES], past)
                 known = [k for k, entry in enumerate(own[j]) if entry[: counting.OWN] == key]
                 place = known[0] if known else len(own[j])
                 if not known:
-                    own[j].append((*key, place, *(classes[c][j] for c in shared)))
-                partners[i].append((*key, place, *(classes[c][i] for c in shared)))
+                    own[j].append((*key, place, seed, *(classes[c][j] for c in shared)))
+                partners[i].append((*key, place, seed, *(classes[c][i] for c in shared)))
     width = counting.CELLS + max(1, len(classes))
     return Keys(_table(own, width), _table(partners, width))
 

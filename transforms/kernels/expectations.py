@@ -38,6 +38,7 @@ FROM, TO, NEEDS, WHOSE, WEIGHTED, READS = range(6)
 OWN_FROM, OWN_TO, WORTH_FROM, WORTH_TO, VIEWS = range(5)
 # How a cell is put in a bin: as it is, as an integer, as a float.
 EXACT, INTEGER, FLOAT = range(3)
+NO_END = 1 << 62
 
 
 class Samples(NamedTuple):
@@ -68,12 +69,12 @@ class Samples(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def expected(f, s, inputs, seqs, cells, nulls, learn, out):  # type: ignore[no-untyped-def]
-    """Write what each tuple can expect of one arrival on every other input.
+def expected(f, s, inputs, seqs, cells, nulls, learn, start, out):  # type: ignore[no-untyped-def]
+    """Write what each tuple from ``start`` on can expect of one arrival on every other input.
 
     Where ``learn`` is set, each tuple is learnt from once its own expectation is known, so that the order of the
     tuples matters and where calls are cut does not. What it is worth weighs it then: its partners share in that.
-    The caller has made room for all values.
+    Stops before a tuple whose values there may be no room for, which chunks do not show; returns where.
     """
     f = frequencies.Frequencies(
         borrowed(f.hashes), borrowed(f.counts), borrowed(f.used), borrowed(f.totals), borrowed(f.arrivals),
@@ -88,7 +89,11 @@ def expected(f, s, inputs, seqs, cells, nulls, learn, out):  # type: ignore[no-u
     m = f.totals.size
     chance, word = np.empty(m), np.empty(1)
     sampling = s.records.shape[0] > 0
-    for k in range(out.size):
+    counts = learn and f.weights[COUNTS] != 0.0
+    room = f.hashes.shape[0] // 2 - f.own.shape[1] if counts and f.hashes.size else NO_END
+    for k in range(start, out.size):
+        if f.used[0] > room:
+            return k
         i = np.int64(inputs[k])
         for j in range(m):
             chance[j] = 1.0
@@ -107,7 +112,7 @@ def expected(f, s, inputs, seqs, cells, nulls, learn, out):  # type: ignore[no-u
         if not learn:
             continue
         qualifies = not sampling or _qualifies(s, i)
-        if f.weights[COUNTS] != 0.0:
+        if counts:
             f.totals[i] += f.weights[GAIN] * worth
             for p in range(f.own.shape[1]):
                 if f.own[i, p, KEYS] == 0 or not qualifies:
@@ -123,6 +128,7 @@ def expected(f, s, inputs, seqs, cells, nulls, learn, out):  # type: ignore[no-u
                 s.found[at, 0] /= f.weights[GAIN]
                 s.found[at, 1] /= f.weights[GAIN]
             f.weights[GAIN] = 1.0
+    return out.size
 
 
 @njit(cache=True, nogil=True, forceinline=True)

@@ -20,8 +20,8 @@ from slackwater.transforms.kernels.strings import mix
 ROWS = 4
 """Counters of a value in a sketch; the smallest is its count."""
 # Columns of a key: whose it is, number of columns, which key classes, which inputs beyond, its place among
-# the own keys of the input, then the cells.
-INPUT, KEYS, CLASSES, BEYOND, OWN, CELLS = range(6)
+# the own keys of the input, where its hashes start from, then the cells.
+INPUT, KEYS, CLASSES, BEYOND, OWN, SEED, CELLS = range(7)
 # Of the weights: that of the next observation, the factor from one to the next, whether values are counted, and
 # whether others than those seen are to be expected.
 GAIN, GROWTH, COUNTS, FORESEES = range(4)
@@ -33,9 +33,9 @@ class Frequencies(NamedTuple):
     """Counts, and which columns of a tuple are counted and looked up."""
 
     hashes: Any
-    """Open addressing, 0 for none; empty for a sketch."""
+    """``[room, 2]``: open addressing, a hash, 0 for none, and the bits of its count; empty for a sketch."""
     counts: Any
-    """One per hash; or ``ROWS`` rows of a sketch one after the other."""
+    """The same bytes as numbers; or ``[counters, 1]``: the ``ROWS`` rows of a sketch one after the other."""
     used: Any
     """``[1]``: hashes in the table."""
     totals: Any
@@ -49,11 +49,23 @@ class Frequencies(NamedTuple):
     """``[input, key, columns]``: whose keys its tuples match, and by which of their own cells."""
 
 
+def table_of(size: int) -> tuple[Any, Any]:
+    """Return an empty table for ``Frequencies.hashes`` and ``counts``: a hash is found with its count."""
+    hashes = np.zeros((size, 2), np.uint64)
+    return hashes, hashes.view(np.float64)
+
+
+@njit(cache=True, nogil=True)
+def seed_of(which, classes, beyond):  # type: ignore[no-untyped-def]
+    """Return where the hashes of a key start from."""
+    h = mix(np.uint64(8 * classes + which) + np.uint64(0x9E3779B97F4A7C15))
+    return np.int64(mix(h ^ np.uint64(beyond)))
+
+
 @njit(cache=True, nogil=True, forceinline=True)
 def _hash(key, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Return the hash of a tuple's key, or 0 if a column is null."""
-    h = mix(np.uint64(8 * key[CLASSES] + key[INPUT]) + np.uint64(0x9E3779B97F4A7C15))
-    h = mix(h ^ np.uint64(key[BEYOND]))
+    h = np.uint64(key[SEED])
     for c in range(key[KEYS]):
         cell = key[CELLS + c]
         if (nulls[k] >> np.uint64(cell)) & np.uint64(1) != 0:
@@ -64,9 +76,9 @@ def _hash(key, cells, nulls, k):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, forceinline=True)
 def _place(hashes, h):  # type: ignore[no-untyped-def]
-    mask = np.uint64(hashes.size - 1)
+    mask = np.uint64(hashes.shape[0] - 1)
     at = (h >> np.uint64(1)) & mask
-    while hashes[at] != 0 and hashes[at] != h:
+    while hashes[at, 0] != 0 and hashes[at, 0] != h:
         at = (at + np.uint64(1)) & mask
     return at
 
@@ -76,12 +88,12 @@ def _count(f, h):  # type: ignore[no-untyped-def]
     """Return the count of a value; -1 if it was never seen."""
     if f.hashes.size:
         at = _place(f.hashes, h)
-        return f.counts[at] if f.hashes[at] == h else -1.0
+        return f.counts[at, -1] if f.hashes[at, 0] == h else -1.0
     width = f.counts.size // ROWS
     least = np.inf
     for row in range(ROWS):
         h = mix(h)
-        least = min(least, f.counts[row * width + np.int64(h & np.uint64(width - 1))])
+        least = min(least, f.counts[row * width + np.int64(h & np.uint64(width - 1)), -1])
     return least if least > 0.0 else -1.0
 
 
@@ -91,19 +103,19 @@ def _observe(f, h, weight):  # type: ignore[no-untyped-def]
     new = False
     if f.hashes.size:
         at = _place(f.hashes, h)
-        if f.hashes[at] == 0:
-            f.hashes[at] = h
-            f.counts[at] = 0.0
+        if f.hashes[at, 0] == 0:
+            f.hashes[at, 0] = h
+            f.counts[at, -1] = 0.0
             f.used[0] += 1
             new = True
-        f.counts[at] += weight
+        f.counts[at, -1] += weight
         return new
     width = f.counts.size // ROWS
     for row in range(ROWS):
         h = mix(h)
         at = np.uint64(row * width) + (h & np.uint64(width - 1))
-        new = new or f.counts[at] == 0.0
-        f.counts[at] += weight
+        new = new or f.counts[at, -1] == 0.0
+        f.counts[at, -1] += weight
     return new
 
 
@@ -150,8 +162,8 @@ def rescale(f):  # type: ignore[no-untyped-def]
     """Divide all counts by the weight of the next observation, unless they are given."""
     if f.weights[COUNTS] == 0.0:
         return
-    for at in range(f.counts.size):
-        f.counts[at] /= f.weights[GAIN]
+    for at in range(f.counts.shape[0]):
+        f.counts[at, -1] /= f.weights[GAIN]
     for j in range(f.totals.size):
         f.totals[j] /= f.weights[GAIN]
     f.arrivals[:] /= f.weights[GAIN]
@@ -164,7 +176,7 @@ def refill(hashes, counts, least, new_hashes, new_counts):  # type: ignore[no-un
     for at in range(hashes.size):
         if hashes[at] != 0 and counts[at] >= least:
             place = _place(new_hashes, hashes[at])
-            new_hashes[place] = hashes[at]
-            new_counts[place] = counts[at]
+            new_hashes[place, 0] = hashes[at]
+            new_counts[place, -1] = counts[at]
             n += 1
     return n

@@ -4,30 +4,49 @@ import numpy as np
 from numba import njit
 
 
-@njit(cache=True, nogil=True)
-def locate(stored, seqs, out):  # type: ignore[no-untyped-def]
-    """Write the position of each of ``seqs`` in the ascending array ``stored``, which holds them all.
+@njit(cache=True, nogil=True, forceinline=True)
+def _place(stored, seq):  # type: ignore[no-untyped-def]
+    """Return the position of ``seq`` in the ascending array ``stored``, which holds it.
 
     Rows are appended in order and mostly asked for soon after, so the end of the store is a run of
     consecutive numbers and the position follows by subtraction; only older rows need a binary search.
     """
     end = stored.size - 1
-    newest = stored[end]
+    guess = end - (stored[end] - seq)
+    if guess >= 0 and stored[guess] == seq:
+        return guess
+    low = np.int64(0)
+    high = end
+    while low < high:
+        middle = (low + high) >> 1
+        if stored[middle] < seq:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def locate(stored, seqs, out):  # type: ignore[no-untyped-def]
+    """Write the position of each of ``seqs`` in the ascending array ``stored``, which holds them all."""
     for k in range(seqs.size):
-        seq = seqs[k]
-        guess = end - (newest - seq)
-        if guess >= 0 and stored[guess] == seq:
-            out[k] = guess
+        out[k] = _place(stored, seqs[k])
+
+
+@njit(cache=True, nogil=True)
+def report(stored, reported, copy, inputs, which, seqs, out):  # type: ignore[no-untyped-def]
+    """Mark those of ``seqs`` that are of input ``which`` as reported; write where those stand that were neither
+    reported nor copies, and return how many they are."""
+    n = 0
+    for k in range(seqs.size):
+        if inputs[k] != which:
             continue
-        low = 0
-        high = end
-        while low < high:
-            middle = (low + high) >> 1
-            if stored[middle] < seq:
-                low = middle + 1
-            else:
-                high = middle
-        out[k] = low
+        at = _place(stored, seqs[k])
+        if not (reported[at] or copy[at]):
+            out[n] = at
+            n += 1
+        reported[at] = True
+    return n
 
 
 @njit(cache=True, nogil=True)

@@ -66,7 +66,7 @@ def _put(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     heaps.place[slot] = at
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _rise(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Put an entry at ``at`` or above it."""
     while at > 0:
@@ -78,7 +78,7 @@ def _rise(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     _put(heaps, h, at, rank, ts, code, slot)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _sink(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Put an entry at ``at`` or below it."""
     n = heaps.size[h]
@@ -97,7 +97,7 @@ def _sink(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     _put(heaps, h, at, rank, ts, code, slot)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def add(heaps, h, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Add an entry."""
     at = heaps.size[h]
@@ -105,13 +105,13 @@ def add(heaps, h, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     _rise(heaps, h, at, rank, ts, code, slot)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def replace(heaps, h, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Put an entry in place of the first."""
     _sink(heaps, h, 0, rank, ts, code, slot)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def remove(heaps, h, at):  # type: ignore[no-untyped-def]
     """Take out the entry at ``at``."""
     heaps.size[h] -= 1
