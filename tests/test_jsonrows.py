@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import math
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from slackwater.pipelines.graph import Write
 from slackwater.pipelines.sinks import Sink
-from slackwater.transforms.jsonrows import rows_to_json
+from slackwater.transforms.jsonrows import integers_to_json, rows_to_json
 
 ROWS = st.lists(
     st.tuples(
@@ -35,6 +36,27 @@ def batch_of(rows):
 def test_rows_come_back_from_json(rows, skipped):
     batch = batch_of(rows).slice(skipped)
     assert [json.loads(line) for line in rows_to_json(batch).to_pylist()] == batch.to_pylist()
+
+
+POWERS = st.sampled_from([n for e in range(20) for n in (10**e - 1, 10**e, -(10**e)) if abs(n) < 2**63])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=4, unique=True).flatmap(
+        lambda names: st.tuples(
+            st.just(names),
+            st.lists(
+                st.lists(POWERS | st.integers(-(2**63), 2**63 - 1), min_size=len(names), max_size=len(names)),
+                min_size=1,
+            ),
+        )
+    )
+)
+def test_whole_numbers_are_written_as_they_are(table):
+    names, rows = table
+    texts = integers_to_json(names, np.array(rows, np.int64)).to_pylist()
+    assert texts == [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
 
 
 @settings(deadline=None, max_examples=30)

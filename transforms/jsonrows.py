@@ -53,11 +53,14 @@ def integers_to_json(names: Sequence[str], words: Int64s) -> pa.Array:
     from slackwater.transforms.kernels import json_rows as kernel
 
     labels = [_label(k, name) for k, name in enumerate(names)]
-    starts = np.cumsum([0, *map(len, labels)])
-    offsets = np.zeros(len(words) + 1, np.int64)
-    out = np.empty(kernel.measure_rows(words, starts[-1], offsets[1:]), np.uint8)
-    kernel.write_rows(words, np.frombuffer(b"".join(labels), np.uint8), starts, out)
-    return _texts(offsets, out)
+    lengths = np.array(list(map(len, labels)), np.int64)
+    longest = -(-int(lengths.max()) // 8) * 8
+    padded = np.frombuffer(b"".join(label.rjust(longest) for label in labels), "<u8").reshape(len(labels), -1)
+    offsets = np.empty(len(words) + 1, np.int64)
+    room = len(words) * (int(lengths.sum()) + kernel.LONGEST * len(labels) + 1) + 8
+    out = np.empty(room, np.uint8)
+    first = kernel.write_rows(words, padded.astype(np.uint64), lengths, offsets, out)
+    return _texts(offsets, out[first:])
 
 
 def _label(place: int, name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,14 +47,23 @@ def late_batch(
     n = rows.num_rows
     return pa.RecordBatch.from_arrays(
         [
-            pa.repeat(name, n),
-            pa.repeat(reason, n),
+            _repeated(name, n),
+            _repeated(reason, n),
             pa.nulls(n, pa.int64()) if ts is None else pa.array(ts, pa.int64()),
             pa.nulls(n, pa.int64()) if arrival is None else pa.array(arrival, pa.int64()),
             rows_to_json(rows),
         ],
         schema=LATE_SCHEMA,
     )
+
+
+def _repeated(text: str, n: int) -> pa.Array:
+    return _repeated_often(text, max(1024, 1 << (n - 1).bit_length())).slice(0, n)
+
+
+@lru_cache(maxsize=32)
+def _repeated_often(text: str, n: int) -> pa.Array:
+    return pa.repeat(text, n)
 
 
 class Counts:

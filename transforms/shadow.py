@@ -29,6 +29,7 @@ from slackwater.plugins.contract import (
 from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
 from slackwater.transforms.accounting import MORE_MEMORY, Accounting
 from slackwater.transforms.encode import CellEncoder
+from slackwater.transforms.kernels import sampling
 from slackwater.transforms.kernels.strings import spread
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.shard_rows import ShardRows
@@ -134,14 +135,19 @@ class Evictions(_Sample):
             if not full:
                 return lost
             self._check()
-            chosen = chosen[self._drawn(Held._make(array[chosen] for array in gone))]
+            chosen = chosen[self._are_drawn(gone.seq[chosen])]
 
     def kept(self, join: JoinLogic) -> int:
         """How many of the sample the join itself holds."""
         return 0
 
     def _drawn(self, tuples: Any) -> Bools:
-        return np.asarray(_drawn_of(self.level, tuples.seq >> self.level) == tuples.seq, np.bool_)
+        return self._are_drawn(tuples.seq)
+
+    def _are_drawn(self, numbers: Int64s) -> Bools:
+        drawn = np.empty(numbers.size, np.bool_)
+        sampling.is_drawn(self.level, numbers, drawn)
+        return drawn
 
     def _visit(self, released: Released, ghosts: Held, at: Int64s) -> Float64s:
         """Let released tuples in order look at the ghosts, each of which appears after tuple ``at``."""
@@ -287,9 +293,8 @@ class Shadow:
     ) -> Float64s:
         """Return how many results each tuple missed, given what the join found and gave up meanwhile."""
         none = np.empty(0, np.int64)
-        gone = Evicted(
-            *map(np.concatenate, zip(Evicted(none.astype(np.int8), none, none), *evicted, strict=True))
-        )
+        several = evicted if len(evicted) == 1 else [Evicted(none.astype(np.int8), none, none), *evicted]
+        gone = several[0] if len(several) == 1 else Evicted(*map(np.concatenate, zip(*several, strict=True)))
         lost = self._sample.lost(released, join_size, gone, self._rows)
         total = float(lost.sum())
         self._lost += total
@@ -323,20 +328,9 @@ def linking_class(setting: Setting) -> dict[int, int] | None:
 
 
 def one_of_each(level: int, first: int, n: int) -> Int64s:
-    """Draw one of every ``2 ** level`` numbers; return those of the ``n`` from ``first`` on, less ``first``.
-
-    Of those drawn at a level, about half are drawn at the next.
-    """
-    drawn = _drawn_of(level, np.arange(first >> level, (first + n + (1 << level) - 1) >> level)) - first
-    return drawn[np.searchsorted(drawn, 0) : np.searchsorted(drawn, n)]
-
-
-def _drawn_of(level: int, groups: Int64s) -> Int64s:
-    """Return which number is drawn of each group of ``2 ** level``."""
-    drawn = groups
-    for bit in reversed(range(level)):
-        drawn = 2 * drawn + (_mixed(64 * drawn + bit) & np.uint64(1)).view(np.int64)
-    return drawn
+    """Draw one of every ``2 ** level`` numbers; return those of the ``n`` from ``first`` on, less ``first``."""
+    out = np.empty((n >> level) + 2, np.int64)
+    return out[: sampling.draw(level, first, n, out)]
 
 
 def _mixed(numbers: Int64s) -> UInt64s:

@@ -25,6 +25,7 @@ from slackwater.plugins.contract_joins import Keep
 from slackwater.transforms.allocator import trim_unused
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.intake import Taken
+from slackwater.transforms.kernels.rows import remaining
 from slackwater.transforms.memory import MARGIN, SOME, SPARE, TupleLimit, Weights
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.reorder import ReorderBuffer
@@ -295,13 +296,17 @@ class Shedder:
     ) -> Float64s:
         """Score tuples; those that windows will drop, worth nothing, are not asked about."""
         if lifetime is None:
-            lifetime = held.ts + self._windows[held.input] - self._now
-        alive = lifetime >= 0
+            lifetime = np.empty(held.ts.size, np.int64)
+            remaining(held.ts, held.input, self._windows, self._now, lifetime)
         cells = self._encoder.lasting(held.input, held.cells)
         asked = Tuples(held.input, held.ts, lifetime, cells, held.nulls, held.seq)
-        if not alive.all():
-            asked = Tuples._make(array[alive] for array in asked)
+        if lifetime.min(initial=0) >= 0:
+            return self._asked(scores, asked)
+        alive = lifetime >= 0
         worth = np.full(lifetime.size, -np.inf)
-        found = scores(asked)
-        worth[alive] = found * asked.lifetime if self._logic.decays else found
+        worth[alive] = self._asked(scores, Tuples._make(array[alive] for array in asked))
         return worth
+
+    def _asked(self, scores: Callable[[Tuples], Float64s], tuples: Tuples) -> Float64s:
+        found = np.asarray(scores(tuples), np.float64)
+        return found * tuples.lifetime if self._logic.decays else found

@@ -18,10 +18,13 @@ from slackwater.plugins.contract import (
     Snapshot,
 )
 from slackwater.plugins.contract_joins import Keep
-from slackwater.plugins.join.mswj_logic import RUN, SlidingWindowJoinLogic
+from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
 from slackwater.transforms.kernels import score_heap
 from slackwater.transforms.kernels import shedding as kernel
 from slackwater.transforms.kernels import slots as layout
+
+AT_ONCE = 1 << 15
+"""Tuples at a time; the limit, not they, says how large the windows get."""
 
 
 class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
@@ -52,10 +55,10 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
         if keep.held is not None:
             self._score(keep.held, keep.limit.shape[1])
         ranks = score_heap.ranks(keep.scores)
-        most = int(keep.limit.sum(axis=1).max()) + 1
+        most = sum(int(limit.max()) for limit in keep.limit.T) + 1
         start = 0
         while start < n or start == n == 0:
-            end = min(n, start + max(RUN, self.live()))
+            end = min(n, start + max(AT_ONCE, self.live()))
             # Windows never have more than the limit and a newcomer; late ones that were evicted take slots, too.
             self._reserve(min(end - start, most + int(released.late[start:end].sum())))
             shed = self._shed(keep, ranks, min(end - start, most), self.live() + end - start)
@@ -203,9 +206,10 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
             larger = _heaps(count, max(most, 2 * size) if self._most is None else most, 0)
             larger.entries[:, :size] = self._heaps.entries
             self._heaps = self._heaps._replace(entries=larger.entries)
+        seq, at = np.empty((2, gone), np.int64)
         return kernel.Shed(
             self._heaps, self._previous, self._ordinal, self._arrived, self._dead, ranks, keep.limit, keep.live,
-            np.empty((gone, 2), np.int64), np.zeros(1, np.int64),
+            kernel.Gone(np.empty(gone, np.int8), seq, at, np.zeros(1, np.int64)),
         )  # fmt: skip
 
 
@@ -231,5 +235,5 @@ def _heaps(heaps: int, room: int, slots: int) -> score_heap.ScoreHeaps:
 
 
 def _evicted(shed: kernel.Shed) -> Evicted | None:
-    gone = shed.gone[: int(shed.n_gone[0])]
-    return Evicted((gone[:, 0] & 7).astype(np.int8), gone[:, 0] >> 3, gone[:, 1]) if len(gone) else None
+    n = int(shed.gone.size[0])
+    return Evicted(shed.gone.input[:n], shed.gone.seq[:n], shed.gone.at[:n]) if n else None

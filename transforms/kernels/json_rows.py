@@ -1,8 +1,12 @@
-"""Rows as JSON objects, a column at a time: first how long each row gets, then its bytes."""
+"""Rows as JSON objects, a column at a time: first how long each row gets, then its bytes; or row by row."""
 
 import numpy as np
 from numba import njit
 
+from slackwater.transforms.kernels.borrow import borrowed
+
+LONGEST = 20
+"""Characters of a whole number at most."""
 _MINUS, _ZERO, _CLOSE = 45, 48, 125
 _NULL = (110, 117, 108, 108)
 
@@ -75,30 +79,66 @@ def _write(word, to, out):  # type: ignore[no-untyped-def]
     return end
 
 
-@njit(cache=True, nogil=True)
-def measure_rows(words, labels, ends):  # type: ignore[no-untyped-def]
-    """Write where each row of whole numbers ends, ``labels`` bytes and a bracket included; return the last."""
-    end = 0
-    for k in range(words.shape[0]):
-        end += labels + 1
-        for c in range(words.shape[1]):
-            end += _length(words[k, c])
-        ends[k] = end
-    return end
+@njit(cache=True, nogil=True, forceinline=True)
+def _store(word, at, out):  # type: ignore[no-untyped-def]
+    """Write the eight bytes of a word, the lowest first: one instruction, as an unsigned place needs no check."""
+    place = np.uint64(at)
+    for b in range(8):
+        out[place + np.uint64(b)] = np.uint8((word >> np.uint64(8 * b)) & np.uint64(255))
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _eight_digits(n):  # type: ignore[no-untyped-def]
+    """Return a number below 10^8 as eight characters in a word: halved to four, two and one digit at once."""
+    fours = n // np.uint64(10**4) | (n % np.uint64(10**4)) << np.uint64(32)
+    hundreds = fours * np.uint64(10486) >> np.uint64(20) & np.uint64(0x7F0000007F)
+    twos = hundreds | (fours - np.uint64(100) * hundreds) << np.uint64(16)
+    tens = twos * np.uint64(103) >> np.uint64(10) & np.uint64(0xF000F000F000F)
+    return (tens | (twos - np.uint64(10) * tens) << np.uint64(8)) + np.uint64(0x3030303030303030)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _few_digits(n):  # type: ignore[no-untyped-def]
+    """As ``_digits``, for numbers below 10^8, without a branch."""
+    return (
+        1 + (n >= np.uint64(10)) + (n >= np.uint64(10**2)) + (n >= np.uint64(10**3)) + (n >= np.uint64(10**4))
+        + (n >= np.uint64(10**5)) + (n >= np.uint64(10**6)) + (n >= np.uint64(10**7))
+    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def write_rows(words, labels, starts, out):  # type: ignore[no-untyped-def]
-    """Write rows of whole numbers one after the other; the label of column ``c`` is from ``starts[c]`` on."""
-    to = 0
-    for k in range(words.shape[0]):
-        for c in range(words.shape[1]):
-            for b in range(starts[c], starts[c + 1]):
-                out[to] = labels[b]
-                to += 1
-            to = _write(words[k, c], to, out)
-        out[to] = _CLOSE
-        to += 1
+def write_rows(words, labels, lengths, offsets, out):  # type: ignore[no-untyped-def]
+    """Write rows of whole numbers so that they end with ``out``, which has room for the longest and a word more.
+
+    ``labels[c]`` is what stands before column ``c``, of ``lengths[c]`` bytes, in words that end with it. Rows are
+    written from the last to the first and so is each, whole words at a time: what they have too much on the left
+    is written over. Returns where the first row begins; ``offsets`` is where each does from there on, and ends.
+    """
+    words, labels, lengths, out = borrowed(words), borrowed(labels), borrowed(lengths), borrowed(out)
+    at = out.size
+    offsets[words.shape[0]] = at
+    for k in range(words.shape[0] - 1, -1, -1):
+        at -= 1
+        out[at] = _CLOSE
+        for c in range(words.shape[1] - 1, -1, -1):
+            rest = _magnitude(words[k, c])
+            while rest >= np.uint64(10**8):
+                at -= 8
+                _store(_eight_digits(rest % np.uint64(10**8)), at, out)
+                rest //= np.uint64(10**8)
+            _store(_eight_digits(rest), at - 8, out)
+            at -= _few_digits(rest)
+            if words[k, c] < 0:
+                at -= 1
+                out[at] = _MINUS
+            for b in range(1, labels.shape[1] + 1):
+                if 8 * b - 8 < lengths[c]:
+                    _store(labels[c, labels.shape[1] - b], at - 8 * b, out)
+            at -= lengths[c]
+        offsets[k] = at
+    for k in range(offsets.size):
+        offsets[k] -= at
+    return at
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""Finding rows by their number in a store that is sorted by it."""
+"""Finding rows by their number in a store that is sorted by it, and what is kept beside them."""
 
 import numpy as np
 from numba import njit
@@ -74,3 +74,10 @@ def spread(at, cells, nulls, out_cells, out_nulls):  # type: ignore[no-untyped-d
         out_nulls[at[k]] = nulls[k]
         for c in range(cells.shape[1]):
             out_cells[at[k], c] = cells[k, c]
+
+
+@njit(cache=True, nogil=True)
+def remaining(ts, inputs, windows, now, out):  # type: ignore[no-untyped-def]
+    """Write how long the windows of their inputs still hold rows: less than 0 where they do not."""
+    for k in range(ts.size):
+        out[k] = ts[k] + windows[inputs[k]] - now

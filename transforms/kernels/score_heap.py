@@ -30,8 +30,15 @@ class ScoreHeaps(NamedTuple):
 
 def ranks(scores: Any) -> Any:
     """Return whole numbers in the same order as the scores, which are no NaN."""
-    bits = (np.asarray(scores, np.float64) + 0.0).view(np.int64)
-    return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
+    return _ranks(np.ascontiguousarray(scores, np.float64))
+
+
+@njit(cache=True, nogil=True)
+def _ranks(scores):  # type: ignore[no-untyped-def]
+    out = (scores + 0.0).view(np.int64)
+    for k in range(out.size):
+        out[k] ^= (out[k] >> 63) & (2**63 - 1)
+    return out
 
 
 def scores(ranks: Any) -> Any:
@@ -87,9 +94,16 @@ def _sink(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
         child = CHILDREN * at + 1
         if child >= n:
             break
+        lowest = entries[child, RANK]
         for other in range(child + 1, min(child + CHILDREN, n)):
-            if before(entries[other, RANK], entries[other, TS], entries[other, CODE], entries[child]):
-                child = other
+            found = entries[other, RANK]
+            if found == lowest:
+                if before(found, entries[other, TS], entries[other, CODE], entries[child]):
+                    child = other
+            else:
+                # Either is as likely: to choose without a branch is faster than to guess.
+                child = other if found < lowest else child
+                lowest = min(found, lowest)
         if before(rank, ts, code, entries[child]):
             break
         _move(heaps, h, child, at)

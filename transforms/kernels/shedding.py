@@ -57,6 +57,17 @@ LATE_ONE = -2
 """In place of the slot before: the tuple is in the heap of late ones."""
 
 
+class Gone(NamedTuple):
+    """Tuples that were evicted."""
+
+    input: Any
+    seq: Any
+    at: Any
+    """Index into released of the last tuple that could have met it."""
+    size: Any
+    """``[1]``: how many they are; the arrays have room for all."""
+
+
 class Shed(NamedTuple):
     """What the join must know to keep to its memory."""
 
@@ -76,9 +87,7 @@ class Shed(NamedTuple):
     live: Any
     """Of each released tuple, how many tuples the windows held once it had been processed."""
     gone: Any
-    """``[capacity, 2]``: code, and index into released, of every tuple that was evicted."""
-    n_gone: Any
-    """``[1]``"""
+    """What was evicted, a ``Gone``."""
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -110,10 +119,12 @@ def _drop(slots, groups, table, control, inputs, previous, dead, slot):  # type:
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _note(gone, n_gone, code, k):  # type: ignore[no-untyped-def]
-    gone[n_gone[0], 0] = code
-    gone[n_gone[0], 1] = k
-    n_gone[0] += 1
+def _note(gone, code, k):  # type: ignore[no-untyped-def]
+    n = gone.size[0]
+    gone.input[n] = code & 7
+    gone.seq[n] = code >> 3
+    gone.at[n] = k
+    gone.size[0] = n + 1
 
 
 @njit(cache=True, nogil=True)
@@ -123,7 +134,7 @@ def shrink(w, inputs, shed, k, at):  # type: ignore[no-untyped-def]
     for h in range(shed.heaps.size.size):
         while shed.heaps.size[h] > shed.limit[k, h]:
             slot = shed.heaps.entries[h, 0, SLOT]
-            _note(shed.gone, shed.n_gone, shed.heaps.entries[h, 0, CODE], at)
+            _note(shed.gone, shed.heaps.entries[h, 0, CODE], at)
             remove(shed.heaps, h, 0)
             _drop(w.slots, w.groups, w.table, w.control, inputs, shed.previous, shed.dead, slot)
 
@@ -218,10 +229,12 @@ def step(  # type: ignore[no-untyped-def]
     )
     previous, dead, ranks = borrowed(shed.previous), borrowed(shed.dead), borrowed(shed.rank)
     limit, live = borrowed(shed.limit), borrowed(shed.live)
-    gone, n_gone = borrowed(shed.gone), borrowed(shed.n_gone)
+    gone = Gone(
+        borrowed(shed.gone.input), borrowed(shed.gone.seq), borrowed(shed.gone.at), borrowed(shed.gone.size)
+    )
     w = Windows(slots, groups, table, late_due, late_slot, control)
     ordinal, arrived = borrowed(shed.ordinal), borrowed(shed.arrived)
-    shed = Shed(heaps, previous, ordinal, arrived, dead, ranks, limit, live, gone, n_gone)
+    shed = Shed(heaps, previous, ordinal, arrived, dead, ranks, limit, live, gone)
     m = inputs.shape[0]
     shared = heaps.size.size == 1
     n_out = np.int64(0)
@@ -287,11 +300,11 @@ def step(  # type: ignore[no-untyped-def]
         replaces = heaps.size[mine] == limit[k, mine]
         if replaces:
             if heaps.size[mine] == 0 or before(rank, ts, code, heaps.entries[mine, 0]):
-                _note(gone, n_gone, code, k)
+                _note(gone, code, k)
                 free_slot(slots, control, slot)
                 live[k] = _held(control)
                 continue
-            _note(gone, n_gone, heaps.entries[mine, 0, CODE], k)
+            _note(gone, heaps.entries[mine, 0, CODE], k)
             _drop(slots, groups, table, control, inputs, previous, dead, heaps.entries[mine, 0, SLOT])
             replace(heaps, mine, rank, ts, code, slot)
         else:
