@@ -22,7 +22,7 @@ ELSEWHERE = {"mswj", "wjoin", "pwjoin", "mjoin"}
 """Those of ``test_runner_strategies`` and ``test_runner_punctuations``."""
 
 
-def template(folder, out):
+def template(folder, out, shards=2):
     nodes = [
         {"type": "ReadFromParquet", "name": name.upper(), "config": {"path": f"{folder}/{name}.parquet"}}
         for name in "ab"
@@ -33,7 +33,7 @@ def template(folder, out):
             "time": "ts",
             "where": "a.k = b.k",
             "disorder": {"strategy": "max"},
-            "shards": 2,
+            "shards": shards,
             "join": {"strategy": name, **options, **place},
             "punctuations": MARKS,
         }
@@ -67,9 +67,9 @@ def truth(folder):
     )
 
 
-def check(folder, truth, name, run):
+def check(folder, truth, name, run, shards=2):
     out = folder / name
-    summary = run(template(folder, out))
+    summary = run(template(folder, out, shards))
     files = {path.stem: [json.loads(line) for line in path.open()] for path in out.iterdir()}
     for join in JOINS:
         rows = sorted((row["a_ts"], row["b_ts"], row["ts"]) for row in files[join])
@@ -107,7 +107,10 @@ def test_on_beams_spark_runner(folder, truth):
 
 
 @pytest.mark.spark
-def test_on_spark_in_several_batches(folder, truth, spark):
+@pytest.mark.parametrize("shards", [1, 8])
+@pytest.mark.parametrize("rows_per_batch", [500, 1 << 20], ids=["several batches", "one batch"])
+def test_on_spark(folder, truth, spark, shards, rows_per_batch):
     from slackwater.pipelines import run_spark
 
-    check(folder, truth, "spark", lambda p: run_spark.run(p, session=spark, rows_per_batch=400))
+    name = f"spark {shards} {rows_per_batch}"
+    check(folder, truth, name, lambda p: run_spark.run(p, session=spark, rows_per_batch=rows_per_batch), shards)

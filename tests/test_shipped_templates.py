@@ -1,10 +1,11 @@
-"""Every shipped template on Beam's runners and under Beam's own YAML runner: what the embedded runner gives.
+"""Every shipped template on Beam's runners, its own YAML runner and Spark: what the embedded runner gives.
 
-On each runner all of them are one job, as starting an engine takes longest.
+On each runner of Beam all of them are one job, as starting an engine takes longest.
 """
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from slackwater.pipelines import generate, local
+from slackwater.pipelines.graph import Flatten
 from slackwater.pipelines.template import read_template, shipped
 from slackwater.pipelines.template_text import providers
+from slackwater.transforms.config import OperatorConfig
+
+ROWS_PER_BATCH = {"auctions": 1500, "congestion-toll": 80, "demo": 5, "sensor-proxy": 3, "speeding": 80}
+"""For several micro-batches, but not many; by default 400. Some templates bring their few rows along."""
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +99,43 @@ def test_on_beam(data, expected, runner):
 @pytest.mark.beam_spark
 def test_on_beams_spark_runner(data, expected):
     check(data, expected, "beam-spark", spark=True)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("several", [False, True], ids=["one batch", "several batches"])
+def test_on_spark(data, expected, spark, several):
+    from slackwater.pipelines import run_spark
+
+    out = data / f"spark {several}"
+
+    def run(name):
+        pipeline, batches = read_template(name, variables(data, out / name)), Batches()
+        rows = ROWS_PER_BATCH.get(name, 400) if several else 1 << 20
+        run_spark.run(pipeline, session=spark, rows_per_batch=rows, progress=batches)
+        least = sum(calls_of(node) for node in pipeline.nodes)
+        assert (batches.seen > least) == several, name
+        assert rows_in(out / name) == expected[name], name
+
+    # Two at a time, as most of a query is the start of processes.
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, shipped()))
+
+
+class Batches:
+    """Counts micro-batches, and inputs that Flatten has read."""
+
+    seen = 0
+
+    def total(self, rows):
+        """What there is to read."""
+
+    def advance(self, rows):
+        self.seen += 1
+
+
+def calls_of(node):
+    """Calls of ``Batches.advance`` that a node of a pipeline costs, at least."""
+    return len(node.inputs) if isinstance(node.config, Flatten) else isinstance(node.config, OperatorConfig)
 
 
 @pytest.mark.beam
