@@ -165,35 +165,6 @@ def test_a_query_that_restarts_reads_the_state_and_goes_on(spark: Any, tmp_path:
     assert read[2] > 5_000
 
 
-def test_eight_shards_give_what_one_gives_by_the_same_micro_batch(spark: Any, tmp_path: Path) -> None:
-    """Every shard has few keys, and knows by beats how far the others have come."""
-    tables = [stream(i) for i in range(2)]
-    paths = write(tmp_path, tables, files=3)
-    case = settings(where="a.k = b.k", arrival="arrived")
-    for path in paths:
-        for k in range(3):
-            os.utime(path / f"{k}.parquet", (1_700_000_000 + k,) * 2)
-
-    def run(shards: int) -> list[Counter[Any]]:
-        """Return the results so far after each micro-batch."""
-        joined = sliding_window_join(streams(spark, paths), **case, shards=shards)
-        found: list[Counter[Any]] = []
-
-        def keep(batch: Any, number: int) -> None:
-            found.append(sum(found[-1:], rows_of([joined.unpack(batch).results.toArrow()])))
-
-        writer = joined.packed.writeStream.foreachBatch(keep).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(tmp_path / f"state-{shards}")).start().awaitTermination()
-        return found
-
-    one, eight = run(1), run(8)
-    assert len(one) == 3
-    assert one[0].total() > 0
-    assert all(more >= less for more, less in zip(eight, one, strict=True))
-    patient = {**case, "disorder": {"strategy": "fixed", "slack": "10s"}}
-    assert eight[-1] <= expected(bound(tables, **patient), tables)[0]
-
-
 def test_inputs_that_fall_silent_are_found_by_the_clock(spark: Any, tmp_path: Path) -> None:
     tables = [stream(i) for i in range(2)]
     paths = write(tmp_path, tables)
