@@ -46,6 +46,7 @@ def run_parts(archive: Reconciliation, sink: Sink, session: SparkSession | None 
 
 
 def _find(session: SparkSession, archive: Reconciliation, parts: list[Part], folder: str) -> None:
+    session.sparkContext.setJobDescription(f"slackwater reconcile: {len(parts)} parts")
     numbers = session.range(0, len(parts), numPartitions=max(1, len(parts)))
     numbers.mapInArrow(_work(archive, parts, folder), "number long").collect()
 

@@ -40,6 +40,7 @@ from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.spark.join import join_packed
+from slackwater.transforms.spark.observing import observe
 from slackwater.transforms.spark.packing import (
     ACCOUNT,
     LATE,
@@ -98,7 +99,7 @@ def run(
     check_archives(assembly)
     asked = time.perf_counter()
     session = session or SparkSession.getActiveSession()
-    own = _start(master, conf) if session is None else None
+    own = _start(f"slackwater {Path(pipeline.file).stem}", master, conf) if session is None else None
     started = time.perf_counter()
     try:
         with clean_errors(), archives_of(assembly):
@@ -117,9 +118,9 @@ def run(
     return summary
 
 
-def _start(master: str | None, conf: Mapping[str, str] | None) -> SparkSession:
+def _start(app: str, master: str | None, conf: Mapping[str, str] | None) -> SparkSession:
     with beside_driver() if _ships(master, conf) else nullcontext():
-        return start_session(master, conf=conf)
+        return start_session(master, app, conf)
 
 
 def _ships(master: str | None, conf: Mapping[str, str] | None) -> bool:
@@ -236,7 +237,8 @@ class SparkRun:
                     elif ports[kind] in self._outlets:
                         self._outlets[ports[kind]].write(from_blob(blob))
 
-            self._query(name, job, join_packed(self._source(job), plan, keys), write)
+            joined, _ = observe(join_packed(self._source(job), plan, keys), name)
+            self._query(name, job, joined, write)
         total = Accounting(plan.inputs)
         for account in accounts.values():
             total += account.accounting

@@ -52,8 +52,11 @@ def summarise(
                 ),
             },
             "state": {
-                key: sum(part["state"][key] for part in each.values())
-                for key in ("max_tuples", "max_bytes", "spilled_tuples", "spilled_bytes")
+                **{
+                    key: sum(part["state"][key] for part in each.values())
+                    for key in ("max_tuples", "max_bytes", "spilled_tuples", "spilled_bytes")
+                },
+                "max_shard_bytes": max((part["state"]["max_shard_bytes"] for part in each.values()), default=0),
             },
             "joins": each,
         }

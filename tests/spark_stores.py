@@ -87,8 +87,15 @@ class Handle:
 class Query:
     """The state of a shard, and workers that take its micro-batches in turns."""
 
-    def __init__(self, plan: JoinPlan, workers: int = 1, timers: bool = False, least: int = LEAST_LOG) -> None:
-        self.plan, self._timers, self._least_log = plan, timers, least
+    def __init__(
+        self,
+        plan: JoinPlan,
+        workers: int = 1,
+        timers: bool = False,
+        least: int = LEAST_LOG,
+        cache_bytes: int | None = None,
+    ) -> None:
+        self.plan, self._timers, self._least_log, self._cache_bytes = plan, timers, least, cache_bytes
         self.handle = Handle()
         self.shards: list[Shards[Any]] = [Shards() for _ in range(workers)]
         self.accounts: list[Account] = []
@@ -102,7 +109,8 @@ class Query:
     ) -> dict[str, list[pa.RecordBatch]]:
         """Process a micro-batch, then the timers that are due; return what came out, unless it fails."""
         handle = deepcopy(self.handle)
-        processor = JoinProcessor(self.plan, "query", [7], settings_of(self.plan, "1"), self._timers)
+        settings = settings_of(self.plan, "1")
+        processor = JoinProcessor(self.plan, "query", [7], settings, self._timers, self._cache_bytes)
         with patch.multiple(state, SHARDS=self.shards[worker], LEAST_LOG=self._least_log):
             processor.init(handle)
             out = list(processor.handleInputRows((7,), iter(rows), TimerValues(ms))) if rows else []

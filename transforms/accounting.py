@@ -48,6 +48,8 @@ class Accounting:
         """Tuples held when that was last noted, in this process."""
         self.max_tuples = 0
         self.max_bytes = 0
+        self.max_shard_bytes = 0
+        """Bytes that any one shard has held, at most."""
         self.spilled_tuples = 0
         """Tuples that went to disk."""
         self.spilled_bytes = 0
@@ -135,6 +137,7 @@ class Accounting:
         self.last_tuples = tuples
         self.max_tuples = max(self.max_tuples, tuples)
         self.max_bytes = max(self.max_bytes, nbytes)
+        self.max_shard_bytes = max(self.max_shard_bytes, nbytes)
 
     def spill(self, tuples: int, nbytes: int) -> None:
         """Note how many tuples have gone to disk, and the bytes that are there."""
@@ -156,6 +159,7 @@ class Accounting:
         self.still_shed += other.still_shed
         self.max_tuples += other.max_tuples
         self.max_bytes += other.max_bytes
+        self.max_shard_bytes = max(self.max_shard_bytes, other.max_shard_bytes)
         self.spilled_tuples += other.spilled_tuples
         self.spilled_bytes += other.spilled_bytes
         self.queued += other.queued
@@ -248,6 +252,7 @@ class Accounting:
             "state": {
                 "max_tuples": self.max_tuples + self.queued,
                 "max_bytes": self.max_bytes,
+                "max_shard_bytes": self.max_shard_bytes,
                 "spilled_tuples": self.spilled_tuples,
                 "spilled_bytes": self.spilled_bytes,
             },
@@ -281,7 +286,7 @@ class Accounting:
             "results": self.results,
             "shed": [self.shed, self.shed_by],
             "still_shed": self.still_shed.copy(),
-            "max": [self.max_tuples, self.max_bytes],
+            "max": [self.max_tuples, self.max_bytes, self.max_shard_bytes],
             "spilled": [self.spilled_tuples, self.spilled_bytes],
             "queued": self.queued,
             "overflowed": self.overflowed.copy(),
@@ -299,7 +304,7 @@ class Accounting:
         self.results = snapshot["results"]
         self.shed, self.shed_by = snapshot["shed"]
         self.still_shed[:] = snapshot["still_shed"]
-        self.max_tuples, self.max_bytes = snapshot["max"]
+        self.max_tuples, self.max_bytes, self.max_shard_bytes = snapshot["max"]
         self.spilled_tuples, self.spilled_bytes = snapshot["spilled"]
         self.queued = snapshot["queued"]
         self.overflowed[:] = snapshot["overflowed"]

@@ -107,6 +107,10 @@ class Shards(Generic[T]):
         self._held: OrderedDict[Hashable, tuple[Version, T, int]] = OrderedDict()
         self._lock = threading.Lock()
 
+    def bound(self, most_bytes: int) -> None:
+        """Hold so many bytes at most, from the next shard on that is kept."""
+        self._most_bytes = most_bytes
+
     def __len__(self) -> int:
         return len(self._held)
 

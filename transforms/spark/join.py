@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from slackwater.plugins.clock import now_nanos
 from slackwater.transforms.aggregating import bind_aggregate
 from slackwater.transforms.archive_directory import prepare
 from slackwater.transforms.choosing import bind_choose_values
@@ -35,27 +34,21 @@ from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bi
 from slackwater.transforms.punctuator import bind_punctuate
 from slackwater.transforms.reordering import INPUT, bind_reorder
 from slackwater.transforms.scouting import scout_plan
+from slackwater.transforms.spark.observing import observe
 from slackwater.transforms.spark.packing import (
     LATE,
     METRICS,
     OUTPUT,
-    OUTPUT_ARROW,
     PACKED,
     PUNCTUATION,
     RESULT,
     SYNC,
-    Packed,
-    from_blob,
     shard_keys,
 )
 from slackwater.transforms.spark.processor import JoinProcessor
 from slackwater.transforms.spark.resuming import PARTITIONS, settings_of
-from slackwater.transforms.spark.sending import PARTITION, Says, packer
-from slackwater.transforms.spark.session import EMPTY_BATCHES
-from slackwater.transforms.spark.shard import Given, Shard
-from slackwater.transforms.spark.state import Output, account_of, as_blobs
-
-Batches = Iterator[pa.RecordBatch]
+from slackwater.transforms.spark.session import EMPTY_BATCHES, cache_bytes
+from slackwater.transforms.spark.tasks import PARTITION, Says, packer, unpacker, whole_shard
 
 
 @dataclass(frozen=True)
@@ -85,6 +78,8 @@ class JoinOutputs:
     packed: DataFrame
     """Everything the shards gave, as rows of ``packing.OUTPUT``."""
     plan: JoinPlan
+    observation: Observation | None = None
+    """Of batch DataFrames, what the first action on them found, as ``observing`` says; else None."""
 
     def unpack(self, packed: DataFrame) -> JoinOutputs:
         """Return the outputs that are in ``packed``, a micro-batch of this join's own packed DataFrame."""
@@ -95,7 +90,9 @@ class JoinOutputs:
         return self.plan.explain()
 
 
-def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> JoinOutputs:
+def sliding_window_join(
+    streams: Mapping[str, DataFrame], *, name: str | None = None, **settings: Any
+) -> JoinOutputs:
     """Join two to eight DataFrames over sliding windows, tolerating disorder as the settings say.
 
     Streaming: rows of one micro-batch have arrived before those of the next; within a micro-batch they are
@@ -112,6 +109,7 @@ def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> Jo
 
     Args:
         streams: the inputs by name, all streaming or all batch; the names are used in the settings.
+        name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
         settings: as in a template: ``time``, ``window``, ``where``, ``arrival``, ``disorder``, ``shards``, ….
 
     Raises:
@@ -124,10 +122,10 @@ def sliding_window_join(streams: Mapping[str, DataFrame], **settings: Any) -> Jo
         )
         raise ConfigError(fault, "archive")
     prepare(plan)
-    return _apply(plan, streams)
+    return _apply(plan, streams, name)
 
 
-def reorder(rows: DataFrame, **settings: Any) -> JoinOutputs:
+def reorder(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
     """Put rows in order of event time; those that come too late for it are in ``late``.
 
     Streaming and batch as in ``sliding_window_join``. The rows of ``results`` are in order as they leave the
@@ -135,16 +133,17 @@ def reorder(rows: DataFrame, **settings: Any) -> JoinOutputs:
 
     Args:
         rows: the input.
+        name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
         settings: as in a template's ``Reorder``: ``time``, ``arrival``, ``disorder``, ….
 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
     plan = bind_reorder(ReorderConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
-    return _apply(plan, {INPUT: rows})
+    return _apply(plan, {INPUT: rows}, name)
 
 
-def sliding_window_aggregate(rows: DataFrame, **settings: Any) -> JoinOutputs:
+def sliding_window_aggregate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
     """Aggregate rows over sliding windows, tolerating disorder as the settings say.
 
     Streaming and batch as in ``sliding_window_join``. ``results`` has a row for each group of each extent that is
@@ -152,6 +151,7 @@ def sliding_window_aggregate(rows: DataFrame, **settings: Any) -> JoinOutputs:
 
     Args:
         rows: the input.
+        name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
         settings: as in a template's ``SlidingWindowAggregate``: ``time``, ``range``, ``slide``, ``group_by``,
             ``aggregates``, ``having``, ``arrival``, ``disorder``, ``shards``, ….
 
@@ -159,14 +159,15 @@ def sliding_window_aggregate(rows: DataFrame, **settings: Any) -> JoinOutputs:
         ConfigError: A setting is wrong or does not fit the columns.
     """
     plan = bind_aggregate(AggregateConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
-    return _apply(plan, {INPUT: rows})
+    return _apply(plan, {INPUT: rows}, name)
 
 
-def punctuate(rows: DataFrame, **settings: Any) -> JoinOutputs:
+def punctuate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
     """Put rows in order of event time, as ``reorder``, and say in ``punctuations`` what no later row will have.
 
     Args:
         rows: the input.
+        name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
         settings: as in a template's ``Punctuate``: ``time``, ``when`` and ``key``, ``unique``, ``clustered``,
             ``ordered``, ``progress``, ``arrival``, ``disorder``, ….
 
@@ -174,15 +175,18 @@ def punctuate(rows: DataFrame, **settings: Any) -> JoinOutputs:
         ConfigError: A setting is wrong or does not fit the columns.
     """
     plan = bind_punctuate(PunctuateConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
-    return _apply(plan, {INPUT: rows})
+    return _apply(plan, {INPUT: rows}, name)
 
 
-def shed(rows: DataFrame, partners: DataFrame | None = None, **settings: Any) -> JoinOutputs:
+def shed(
+    rows: DataFrame, partners: DataFrame | None = None, *, name: str | None = None, **settings: Any
+) -> JoinOutputs:
     """Let so many rows per second pass; those that are worth least are in ``late`` when too many wait.
 
     Args:
         rows: the input.
         partners: where rows may find partners, if what they are worth depends on it; it is only looked at.
+        name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
         settings: as in a template's ``Shed``: ``time``, ``rate``, ``queue``, ``shedding``, ``where``, ….
 
     Raises:
@@ -191,23 +195,26 @@ def shed(rows: DataFrame, partners: DataFrame | None = None, **settings: Any) ->
     streams = {
         name: frame for name, frame in zip(SHED_INPUTS, (rows, partners), strict=True) if frame is not None
     }
-    return _apply(bind_shed(ShedConfig.read(dict(settings)), _schemas(streams)), streams)
+    return _apply(bind_shed(ShedConfig.read(dict(settings)), _schemas(streams)), streams, name)
 
 
-def choose_values(streams: Mapping[str, DataFrame], **settings: Any) -> JoinOutputs:
+def choose_values(streams: Mapping[str, DataFrame], *, name: str | None = None, **settings: Any) -> JoinOutputs:
     """Choose which tuples to request from relations of which only summaries are known; batch only.
 
     Args:
         streams: the summaries by name.
+        name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
         settings: as in a template's ``ChooseValues``: ``time``, ``k``, ``value``, ``count``, ``method``, ….
 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
-    return _apply(bind_choose_values(ChooseValuesConfig.read(dict(settings)), _schemas(streams)), streams)
+    return _apply(bind_choose_values(ChooseValuesConfig.read(dict(settings)), _schemas(streams)), streams, name)
 
 
-def group_close(rows: DataFrame, punctuations: DataFrame, **settings: Any) -> JoinOutputs:
+def group_close(
+    rows: DataFrame, punctuations: DataFrame, *, name: str | None = None, **settings: Any
+) -> JoinOutputs:
     """Aggregate rows per group, and give a group out as soon as a punctuation says that it is over.
 
     Batch as in ``sliding_window_join``. Streaming: of one micro-batch, rows and punctuations are taken in order
@@ -216,6 +223,7 @@ def group_close(rows: DataFrame, punctuations: DataFrame, **settings: Any) -> Jo
     Args:
         rows: the input, such as the ``results`` of a join.
         punctuations: ``ts`` and ``pattern``, such as the ``punctuations`` of that join.
+        name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
         settings: as in a template's ``GroupClose``: ``time``, ``by``, ``aggregates``, ``window``, ``shards``, …;
             for the results of a join, ``same`` says which of their columns are equal.
 
@@ -223,7 +231,7 @@ def group_close(rows: DataFrame, punctuations: DataFrame, **settings: Any) -> Jo
         ConfigError: A setting is wrong or does not fit the columns.
     """
     streams = {ROWS: rows, PUNCTUATIONS: punctuations}
-    return _apply(bind_group_close(GroupCloseConfig.read(dict(settings)), _schemas(streams)), streams)
+    return _apply(bind_group_close(GroupCloseConfig.read(dict(settings)), _schemas(streams)), streams, name)
 
 
 def _schemas(streams: Mapping[str, DataFrame]) -> dict[str, pa.Schema]:
@@ -232,7 +240,7 @@ def _schemas(streams: Mapping[str, DataFrame]) -> dict[str, pa.Schema]:
     return {name: _arrow(frame.schema) for name, frame in streams.items()}
 
 
-def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
+def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame], name: str | None) -> JoinOutputs:
     """Pack the inputs by shard, run the shards, and take their outputs apart."""
     first = next(iter(streams.values()))
     session = first.sparkSession
@@ -246,13 +254,14 @@ def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> JoinOutputs:
     scouts = live and scout_plan(plan) is not None
     says = Says(beats=live and not plan.arrives_by_time, samples=scouts, calls=live)
     packed = [
-        streams[name]
+        streams[label]
         .withColumn(PARTITION, F.spark_partition_id())
         .mapInArrow(packer(plan, i, keys, says), PACKED)
-        for i, name in enumerate(plan.inputs)
+        for i, label in enumerate(plan.inputs)
     ]
     joined = join_packed(reduce(DataFrame.union, packed), plan, keys, timers, scouts)
-    return unpack(joined, plan)
+    observed, observation = observe(joined, name)
+    return replace(unpack(observed, plan), observation=observation)
 
 
 def join_packed(
@@ -272,10 +281,13 @@ def join_packed(
     """
     shards = packed.groupBy("shard")
     if packed.isStreaming:
-        settings = settings_of(plan, packed.sparkSession.conf.get(PARTITIONS))
-        processor = JoinProcessor(plan, uuid.uuid4().hex, keys, settings, timers, scouts)
+        session = packed.sparkSession
+        settings = settings_of(plan, session.conf.get(PARTITIONS))
+        processor = JoinProcessor(
+            plan, uuid.uuid4().hex, keys, settings, timers=timers, scouts=scouts, cache_bytes=cache_bytes(session)
+        )
         return shards.transformWithState(processor, OUTPUT, "Append", "ProcessingTime" if timers else "None")
-    return shards.applyInArrow(_whole_shard(plan, keys), OUTPUT)
+    return shards.applyInArrow(whole_shard(plan, keys), OUTPUT)
 
 
 def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
@@ -293,44 +305,8 @@ def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
 
 def _of_kind(packed: DataFrame, kind: str, schema: pa.Schema) -> DataFrame:
     spark_schema = from_arrow_schema(schema)
-    return packed.where(packed.kind == kind).mapInArrow(_unpacker(_arrow(spark_schema)), spark_schema)
+    return packed.where(packed.kind == kind).mapInArrow(unpacker(kind, _arrow(spark_schema)), spark_schema)
 
 
 def _arrow(schema: StructType) -> pa.Schema:
     return pa.schema([(field.name, field.type) for field in to_arrow_schema(schema, timezone="UTC")])
-
-
-def _unpacker(schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    def unpacked(batches: Iterable[pa.RecordBatch]) -> Batches:
-        for packed in batches:
-            for blob in packed.column("blob"):
-                yield from_blob(blob.as_buffer()).cast(schema)
-
-    return unpacked
-
-
-def _whole_shard(plan: JoinPlan, keys: Sequence[int]) -> Callable[[Any, Batches], Batches]:
-    """Return the function that replays a shard from its first to its last row."""
-
-    def replay(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        shard_key = key[0].as_py()
-        rows = [
-            Packed(which.as_py(), place.as_py(), blob.as_buffer())
-            for batch in batches
-            for which, place, blob in zip(batch["input"], batch["place"], batch["blob"], strict=True)
-        ]
-        for number, (kind, blob) in enumerate(_all_of(Shard(plan, number=keys.index(shard_key)), rows)):
-            columns = [
-                pa.array([value], field.type)
-                for value, field in zip((shard_key, kind, number, blob), OUTPUT_ARROW, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=OUTPUT_ARROW)
-
-    return replay
-
-
-def _all_of(shard: Shard, rows: list[Packed]) -> Iterator[Output]:
-    """Yield what the rows of a shard give, its account last."""
-    for outputs in shard.take(Given(rows, now_nanos()), last=True):
-        yield from as_blobs(outputs)
-    yield account_of(shard)

@@ -17,6 +17,7 @@ from slackwater.transforms import ipc
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, split_by_shard
 from slackwater.transforms.sampling import Sample
+from slackwater.transforms.spark.observing import COUNTS, COUNTS_ARROW
 
 PACKED: Final = "shard int, input byte, place long, blob binary"
 """Rows on their way to a shard. ``place`` orders the blobs of an input; MARKS as ``input`` makes it marks, and
@@ -24,10 +25,16 @@ BEAT the progress of the member whose number is ``place``."""
 PACKED_ARROW: Final = pa.schema(
     [("shard", pa.int32()), ("input", pa.int8()), ("place", pa.int64()), ("blob", pa.binary())]
 )
-OUTPUT: Final = "shard int, kind string, number int, blob binary"
-"""What a shard gave: ``number`` orders the blobs of a shard within a micro-batch."""
+OUTPUT: Final = f"shard int, kind string, number int, blob binary, counts {COUNTS}"
+"""What a shard gave: ``number`` orders the blobs of a shard within a micro-batch; accounts have ``counts``."""
 OUTPUT_ARROW: Final = pa.schema(
-    [("shard", pa.int32()), ("kind", pa.string()), ("number", pa.int32()), ("blob", pa.binary())]
+    [
+        ("shard", pa.int32()),
+        ("kind", pa.string()),
+        ("number", pa.int32()),
+        ("blob", pa.binary()),
+        ("counts", COUNTS_ARROW),
+    ]
 )
 RESULT, LATE, METRICS, SYNC, ACCOUNT = "result", "late", "metrics", "sync", "account"
 PUNCTUATION: Final = "punctuation"

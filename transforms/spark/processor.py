@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slackwater.transforms.spark.resuming import Settings
     from slackwater.transforms.spark.shard import Shard
 
-_Output = Row("shard", "kind", "number", "blob")
+_Output = Row("shard", "kind", "number", "blob", "counts")
 _NANOS_PER_MS: Final = 1_000_000
 _TIMER: Final = "timer"
 """In the notes of a shard: when its timer goes off, in milliseconds, if it has one."""
@@ -44,6 +44,7 @@ class JoinProcessor(StatefulProcessor):
         settings: what the checkpoint must have been made with (``resuming``).
         timers: whether Spark calls by the clock. The time of day is that of the micro-batch then.
         scouts: whether there are samples to learn from among the rows.
+        cache_bytes: what a worker may hold of shards, by default 1 GB.
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class JoinProcessor(StatefulProcessor):
         settings: Settings,
         timers: bool = False,
         scouts: bool = False,
+        cache_bytes: int | None = None,
     ) -> None:
         self._plan = CPickleSerializer().dumps(plan)
         self._join, self._keys, self._settings = join, list(keys), settings
-        self._timers, self._scouts = timers, scouts
+        self._timers, self._scouts, self._cache_bytes = timers, scouts, cache_bytes
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -98,18 +100,20 @@ class JoinProcessor(StatefulProcessor):
         now = timer_values.getCurrentProcessingTimeInMs() * _NANOS_PER_MS if self._timers else now_nanos()
         given = Given(rows, now)
         query, batch = _query()
-        name, number = f"{self._join} {query}", self._keys.index(key)
-        shard = ShardOf(_plan(self._plan), self._settings, name, number, self._scouts)
+        plan, name = _plan(self._plan), f"{self._join} {query}"
+        number = self._keys.index(key)
+        shard = ShardOf(plan, self._settings, name, number, self._scouts, self._cache_bytes)
         with open_shard(shard, SparkStore(*self._variables), batch) as opened:
             if expired:
                 opened.notes.pop(_TIMER, None)
-            for kind, blob in give(opened, given):
-                yield _Output(key, kind, next(self._numbers), blob)
+            before = opened.shard.accounting.mark()
+            for out in give(opened, given):
+                yield _Output(key, out.kind, next(self._numbers), out.blob, None)
             if self._timers:
                 self._wake(opened)
         cost = StateBytes(given.nbytes, opened.read_bytes, opened.written_bytes, opened.stored_bytes)
-        kind, blob = account_of(opened.shard, cost)
-        yield _Output(key, kind, next(self._numbers), blob)
+        account = account_of(opened.shard, before, cost)
+        yield _Output(key, account.kind, next(self._numbers), account.blob, account.counts)
 
     def _wake(self, opened: Opened[Shard]) -> None:
         """Set a timer, unless there is one: when that goes off, it is set again to what is due then."""

@@ -19,7 +19,7 @@ from slackwater.plugins.options import Duration
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan, make_strategy
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of the state; a version of this package that writes another counts it up."""
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PACES: Final = ("metrics", "idle_timeout")

@@ -7,12 +7,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from slackwater.plugins.options import Memory
 from slackwater.transforms.errors import SlackwaterError
 
 DEFAULT_MASTER: Final = "local[2]"
@@ -27,6 +28,8 @@ STREAMING_CONF: Final = {
 """What a query of ours needs: state in RocksDB, saved by what a micro-batch changed, and cheap checkpoints."""
 EMPTY_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 """Setting of Spark: whether there are micro-batches without rows."""
+CACHE_BYTES: Final = "spark.slackwater.cacheBytes"
+"""Our own: bytes of shards that a Python worker may hold between micro-batches, such as 512MB."""
 PACKED_CONF: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
@@ -48,6 +51,24 @@ _LOCAL_CONF: Final = {
 """The quick compiler alone halves what a short run costs: the JVM mostly moves blobs."""
 _PYTHON: Final = "spark.pyspark.python"
 """Setting of Spark: the Python of the executors."""
+
+
+def cache_bytes(session: Any) -> int | None:
+    """Return what CACHE_BYTES says in a session; None if it is not set.
+
+    Raises:
+        SlackwaterError: It is no number of bytes.
+    """
+    text = session.conf.get(CACHE_BYTES, None)
+    if text is None:
+        return None
+    try:
+        found = Memory.parse(text)
+    except ValueError:
+        found = None
+    if found is None or not found.in_bytes:
+        raise SlackwaterError(f"{CACHE_BYTES}: must be bytes such as 512MB, got {text!r}")
+    return found.amount
 
 
 def require_java() -> None:
@@ -87,7 +108,8 @@ def start_session(
     builder = SparkSession.builder.master(master).appName(app)
     for key, value in (settings | dict(conf or {})).items():
         builder = builder.config(key, value)
-    with _quiet_jvm() as log:
+    on_loopback = "spark.driver.bindAddress" in settings
+    with _quiet_jvm() as log, _listening_on_loopback() if on_loopback else nullcontext():
         try:
             session = builder.getOrCreate()
         except Exception as error:
@@ -97,6 +119,18 @@ def start_session(
     Path(log).unlink()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def _listening_on_loopback() -> Iterator[None]:
+    """Let the web UI of a session that is started meanwhile be seen here only: it goes by no setting of Spark."""
+    own = "SPARK_LOCAL_IP" not in os.environ
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    try:
+        yield
+    finally:
+        if own:
+            del os.environ["SPARK_LOCAL_IP"]
 
 
 @contextmanager

@@ -80,7 +80,7 @@ class Shard:
     def __init__(
         self, plan: JoinPlan, snapshot: Snapshot | None = None, number: int = 0, scouts: bool = False
     ) -> None:
-        self._plan, self._number = plan, number
+        self.plan, self._number = plan, number
         scouting = scout_plan(plan) if scouts else None
         self._scout = None if scouting is None else Scout(scouting, snapshot["scout"] if snapshot else None)
         led = plan if self._scout is None else led_by(plan, self._scout.follower)
@@ -112,11 +112,11 @@ class Shard:
         else:
             self._waiting = [None] * len(batches)
         arrivals = [int64s(batch.column(ARRIVAL)) for batch in batches]
-        first = self._numbered if marks is None and self._plan.arrival_columns is None else 0
+        first = self._numbered if marks is None and self.plan.arrival_columns is None else 0
         if self._scout is not None:
             with clock_at(given.nanos):
-                self._scout.take(_samples(given.rows, len(self._plan.members)), first)
-        if marks is None and self._plan.arrival_columns is None:
+                self._scout.take(_samples(given.rows, len(self.plan.members)), first)
+        if marks is None and self.plan.arrival_columns is None:
             arrivals = [arrival + first for arrival in arrivals]
             self._numbered = max(
                 (int(arrival.max()) + 1 for arrival in arrivals if arrival.size), default=self._numbered
@@ -126,10 +126,10 @@ class Shard:
         if live:
             chunk = chunk._replace(came=self._since_last(chunk.input.size, given.nanos // 1000))
         for step in _steps(chunk):
-            with clock_at(given.nanos), naming_rows(self._plan, self._number, step):
+            with clock_at(given.nanos), naming_rows(self.plan, self._number, step):
                 outputs = self._operator.push(step)
             yield outputs
-        progress = _progress(given.rows, len(self._plan.members))
+        progress = _progress(given.rows, len(self.plan.members))
         if live and (progress != NEVER).any():
             with clock_at(given.nanos):
                 if self._scout is not None:
@@ -141,19 +141,19 @@ class Shard:
         queue = getattr(self._operator, "queue", None)
         if queue is not None and live and self._measures:
             queue.measure(time.perf_counter() - started)
-        if live and self._plan.config.idle_timeout is not None:
-            speak = {self._plan.counts_as[which] for which in np.unique(chunk.input).tolist()}
+        if live and self.plan.config.idle_timeout is not None:
+            speak = {self.plan.counts_as[which] for which in np.unique(chunk.input).tolist()}
             speak |= set(np.flatnonzero(progress != NEVER).tolist())
-            yield from self._rest(speak, given.nanos, self._plan.config.idle_timeout)
+            yield from self._rest(speak, given.nanos, self.plan.config.idle_timeout)
         if last:
-            with naming_rows(self._plan, self._number):
+            with naming_rows(self.plan, self._number):
                 yield from self._operator.finishing()
             self.ended = True
 
     @property
     def repeats(self) -> bool:
         """Whether it would do the same again: not if it measures its own pace, or writes files."""
-        return not self._measures and self._plan.config.archive is None and not self.on_disk
+        return not self._measures and self.plan.config.archive is None and not self.on_disk
 
     @property
     def on_disk(self) -> bool:
@@ -173,7 +173,7 @@ class Shard:
 
     def next_silence(self) -> int | None:
         """When an input falls idle unless it brings rows, in nanoseconds; None if none does."""
-        timeout = self._plan.config.idle_timeout
+        timeout = self.plan.config.idle_timeout
         if timeout is None:
             return None
         heard = [nanos for i, nanos in enumerate(self._heard) if i not in self._silent]
@@ -197,7 +197,7 @@ class Shard:
 
     def _rest(self, speak: set[int], nanos: int, timeout: int) -> Iterator[Outputs]:
         """Release what inputs hold back that have been silent for too long; ``speak`` are those with rows now."""
-        self._heard = self._heard or [nanos] * len(self._plan.members)
+        self._heard = self._heard or [nanos] * len(self.plan.members)
         for which in speak:
             self._heard[which] = nanos
         before, self._silent = self._silent, {i for i, t in enumerate(self._heard) if nanos - t >= timeout}
@@ -216,20 +216,20 @@ class Shard:
     def _gather(self, rows: Iterable[Packed]) -> tuple[list[pa.RecordBatch], Any]:
         """Return one batch per input, what waited first, and the marks if there are any."""
         marks = None
-        blobs: list[list[tuple[int, bytes]]] = [[] for _ in self._plan.inputs]
+        blobs: list[list[tuple[int, bytes]]] = [[] for _ in self.plan.inputs]
         for which, place, blob in rows:
             if which == MARKS:
                 marks = read_marks(blob)
             elif which >= 0:
                 blobs[which].append((place, blob))
         batches = []
-        for i, name in enumerate(self._plan.inputs):
+        for i, name in enumerate(self.plan.inputs):
             parts = [from_blob(blob) for _, blob in sorted(blobs[i], key=lambda pair: pair[0])]
             waited = self._waiting[i]
             if waited is not None:
                 parts.insert(0, waited)
             if not parts:
-                schema = self._plan.schemas[name].append(pa.field(ARRIVAL, pa.int64()))
+                schema = self.plan.schemas[name].append(pa.field(ARRIVAL, pa.int64()))
                 parts = [pa.RecordBatch.from_pylist([], schema=schema)]
             batches.append(parts[0] if len(parts) == 1 else pa.concat_batches(parts))
         return batches, marks

@@ -12,6 +12,7 @@ from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.journal import LEAST_LOG, Journal, Opened, Shards
 from slackwater.transforms.operator import Outputs
 from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.spark.observing import counts_of
 from slackwater.transforms.spark.packing import (
     ACCOUNT,
     LATE,
@@ -24,12 +25,19 @@ from slackwater.transforms.spark.packing import (
 from slackwater.transforms.spark.resuming import Settings, check_new, plan_before
 from slackwater.transforms.spark.shard import Given, Shard
 
-Output = tuple[str, bytes]
-"""Kind and blob."""
 PART_BYTES: Final = 1 << 22
 """Bytes of a base that are one value of Spark's: it copies values several times on their way."""
 SHARDS: Shards[Shard] = Shards(most=64)
 """Those of all joins that this worker process works on."""
+
+
+class Output(NamedTuple):
+    """A row of ``packing.OUTPUT`` without its shard and number."""
+
+    kind: str
+    blob: bytes
+    counts: dict[str, Any] | None = None
+    """Of an account."""
 
 
 class SparkStore:
@@ -114,6 +122,8 @@ class ShardOf(NamedTuple):
     number: int
     scouts: bool = False
     """Whether it gets samples to learn from."""
+    cache_bytes: int | None = None
+    """What the worker may hold of shards between micro-batches, if that is limited other than by default."""
 
 
 def open_shard(of: ShardOf, store: SparkStore, batch: int) -> Opened[Shard]:
@@ -127,7 +137,9 @@ def open_shard(of: ShardOf, store: SparkStore, batch: int) -> Opened[Shard]:
     Raises:
         CheckpointError: The state is that of another plan.
     """
-    plan, settings, query, number, scouts = of
+    plan, settings, query, number, scouts, most_bytes = of
+    if most_bytes is not None:
+        SHARDS.bound(most_bytes)
     former: list[JoinPlan] = []
 
     def restore(snapshot: Snapshot | None) -> Shard:
@@ -170,17 +182,24 @@ def as_blobs(outputs: Outputs) -> Iterator[Output]:
     """Yield outputs as blobs."""
     for kind, batches in zip((RESULT, LATE, METRICS, SYNC, PUNCTUATION), outputs, strict=True):
         for blob in blobs_of(batches):
-            yield kind, blob
+            yield Output(kind, blob)
 
 
-def account_of(shard: Shard, cost: StateBytes | None = None) -> Output:
-    """Return how a shard stands, and what its last micro-batch cost, as an output of kind ACCOUNT."""
+def account_of(shard: Shard, before: Accounting, cost: StateBytes | None = None) -> Output:
+    """Return how a shard stands, and what its last micro-batch brought and cost, as an output of kind ACCOUNT.
+
+    Args:
+        shard: the shard.
+        before: its account before the micro-batch.
+        cost: what its state has cost, if it has one.
+    """
+    cost = cost or StateBytes()
     content = {
         "account": shard.accounting.snapshot(),
         "warnings": shard.warnings,
-        "state": list(cost or StateBytes()),
+        "state": list(cost),
     }
-    return ACCOUNT, snapshots.dumps(content)
+    return Output(ACCOUNT, snapshots.dumps(content), counts_of(shard, before, cost))
 
 
 class Account(NamedTuple):

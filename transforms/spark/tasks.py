@@ -1,24 +1,36 @@
-"""What the rows of an input become on their way to the shards, in the tasks that read them."""
+"""What Spark's tasks do around the stateful step: pack rows, unpack what shards gave, replay whole shards."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from slackwater.plugins.clock import now_nanos
 from slackwater.plugins.contract import NEVER
+from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.intake import PartProgress
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.scouting import sampler
-from slackwater.transforms.spark.packing import pack, pack_beat, pack_call, pack_sample
+from slackwater.transforms.spark.packing import (
+    OUTPUT_ARROW,
+    Packed,
+    from_blob,
+    pack,
+    pack_beat,
+    pack_call,
+    pack_sample,
+)
+from slackwater.transforms.spark.shard import Given, Shard
+from slackwater.transforms.spark.state import Output, account_of, as_blobs
 
+PACK_ROWS: Final = 1 << 17
 PARTITION: Final = "__partition"
 """Hidden column with the number of the partition that a row is in."""
-PACK_ROWS: Final = 1 << 17
-_SHIFT: Final = 40
+_PARTITION_SHIFT: Final = 40
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -48,7 +60,7 @@ def packer(
         chooser = sampler(plan, which) if says.samples else None
         for table in _larger(batches):
             batch = table.select(schema.names).cast(schema).combine_chunks().to_batches()[0]
-            place = (table[PARTITION][0].as_py() << _SHIFT) + rows
+            place = (table[PARTITION][0].as_py() << _PARTITION_SHIFT) + rows
             rows += batch.num_rows
             arrival = pa.array(place + np.arange(batch.num_rows, dtype=np.int64))
             numbered = batch.append_column(ARRIVAL, arrival)
@@ -63,6 +75,8 @@ def packer(
         if says.calls and task is not None and task.partitionId() == 0:
             yield pack_call(keys)
 
+    # Spark shows it in its plans.
+    packed.__name__ = f"pack_{plan.inputs[which]}"
     return packed
 
 
@@ -79,3 +93,40 @@ def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             waiting, rows = [], 0
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+def unpacker(kind: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    """Return the function that makes rows of the blobs of one kind."""
+
+    def unpacked(batches: Iterable[pa.RecordBatch]) -> Batches:
+        for packed in batches:
+            for blob in packed.column("blob"):
+                yield from_blob(blob.as_buffer()).cast(schema)
+
+    unpacked.__name__ = f"unpack_{kind}"
+    return unpacked
+
+
+def whole_shard(plan: JoinPlan, keys: Sequence[int]) -> Callable[[Any, Batches], Batches]:
+    """Return the function that replays a shard from its first to its last row."""
+
+    def replay(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        shard_key = key[0].as_py()
+        rows = [
+            Packed(which.as_py(), place.as_py(), blob.as_buffer())
+            for batch in batches
+            for which, place, blob in zip(batch["input"], batch["place"], batch["blob"], strict=True)
+        ]
+        for number, out in enumerate(_all_of(Shard(plan, number=keys.index(shard_key)), rows)):
+            row = (shard_key, out.kind, number, out.blob, out.counts)
+            columns = [pa.array([value], field.type) for value, field in zip(row, OUTPUT_ARROW, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=OUTPUT_ARROW)
+
+    return replay
+
+
+def _all_of(shard: Shard, rows: list[Packed]) -> Iterator[Output]:
+    """Yield what the rows of a shard give, its account last."""
+    for outputs in shard.take(Given(rows, now_nanos()), last=True):
+        yield from as_blobs(outputs)
+    yield account_of(shard, Accounting(shard.accounting.inputs))
