@@ -10,7 +10,6 @@ of time and prints the path.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from slackwater.transforms import maven
 from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.maven import Module
 
 VARIABLE: Final = "SLACKWATER_SPARK_JOB_SERVER"
 ARTIFACT: Final = "beam-runners-spark-3-job-server"
@@ -29,12 +30,6 @@ FALLBACK_VERSION: Final = "2.62.0"
 """Beam's modules of this version make a job server that runs pipelines of later SDKs too."""
 _GROUP: Final = "org.apache.beam"
 _MAIN_CLASS: Final = "org.apache.beam.runners.spark.SparkJobServerDriver"
-_PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
-_TIMEOUT_S: Final = 900
-_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion><groupId>slackwater</groupId><artifactId>job-server</artifactId>
-<version>1</version><dependencies>{}</dependencies></project>
-"""
 
 
 def java() -> str:
@@ -72,7 +67,7 @@ def job_server_jar(version: str, cache: Path) -> Path:
         try:
             fetch()
         except (OSError, RuntimeError, subprocess.SubprocessError, ValueError) as error:
-            faults.append(f"{name}: {_brief(error)}")
+            faults.append(f"{name}: {maven.brief(error)}")
         for known in (jar, *made):
             if known.is_file():
                 return known
@@ -95,7 +90,7 @@ def _fetch_by_beam(version: str, jar: Path) -> None:
 
 def _fetch_by_maven(version: str, jar: Path) -> None:
     with tempfile.TemporaryDirectory(dir=_made(jar.parent)) as folder:
-        _maven(Path(folder), "copy", f"-Dartifact={_GROUP}:{ARTIFACT}:{version}", f"-DoutputDirectory={folder}")
+        maven.copy(Module(_GROUP, ARTIFACT, version), Path(folder))
         os.replace(Path(folder, jar.name), jar)
 
 
@@ -108,18 +103,12 @@ def assemble(version: str, cache: Path) -> Path:
     libraries = cache / f"slackwater-job-server-{version}"
     if jar.is_file():
         return jar
-    modules = [(_GROUP, "beam-runners-spark-3", version), (_GROUP, "beam-runners-java-job-service", version)]
+    beam = ("beam-runners-spark-3", "beam-runners-java-job-service")
+    modules = [Module(_GROUP, name, version) for name in beam]
     spark = ("spark-core_2.12", "spark-streaming_2.12", "spark-sql_2.12")
-    modules += [("org.apache.spark", name, SPARK_VERSION) for name in spark]
-    modules.append(("com.fasterxml.jackson.module", "jackson-module-scala_2.12", "2.15.2"))
-    tags = ("groupId", "artifactId", "version")
-    dependencies = "".join(
-        f"<dependency>{''.join(f'<{t}>{v}</{t}>' for t, v in zip(tags, module, strict=True))}</dependency>"
-        for module in modules
-    )
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
-        Path(folder, "pom.xml").write_text(_POM.format(dependencies))
-        _maven(Path(folder), "copy-dependencies", f"-DoutputDirectory={libraries}")
+    modules += [Module("org.apache.spark", name, SPARK_VERSION) for name in spark]
+    modules.append(Module("com.fasterxml.jackson.module", "jackson-module-scala_2.12", "2.15.2"))
+    maven.copy_with_dependencies(modules, libraries)
     manifest = [f"Main-Class: {_MAIN_CLASS}"]
     manifest.append("Class-Path: " + " ".join(f"{libraries.name}/{f.name}" for f in sorted(libraries.iterdir())))
     with zipfile.ZipFile(jar, "w") as out:
@@ -135,25 +124,9 @@ def _folded(line: str) -> str:
     return "\r\n ".join(parts)
 
 
-def _maven(folder: Path, goal: str, *arguments: str) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise FileNotFoundError("it is not installed")
-    command = [maven, "-q", "-B", "-Dstyle.color=never", f"{_PLUGIN}:{goal}", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    if done.returncode:
-        errors = re.findall(r"\[ERROR\] (\S.*)", done.stdout)
-        raise OSError(errors[0] if errors else f"exit code {done.returncode}")
-
-
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _brief(error: BaseException) -> str:
-    """The first sentence of an error."""
-    return re.split(r"\. | -> \[Help|\n", str(error).strip(), maxsplit=1)[0] or type(error).__name__
 
 
 def main() -> int:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from slackwater.pipelines.reconcile import Part, Reconciliation
-from slackwater.pipelines.run_spark import clean_errors
 from slackwater.pipelines.sinks import Sink
+from slackwater.transforms.spark.failures import clean_errors
 from slackwater.transforms.spark.session import require_java, start_session
 
 

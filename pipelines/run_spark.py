@@ -9,11 +9,10 @@ and MapToFields before a join run where its rows are read, those after a join wh
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -39,6 +38,7 @@ from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.spark.failures import clean_errors
 from slackwater.transforms.spark.join import join_packed
 from slackwater.transforms.spark.observing import observe
 from slackwater.transforms.spark.packing import (
@@ -337,20 +337,6 @@ def _in_order(rows: pa.Table) -> Iterator[tuple[int, str, pa.Buffer]]:
     order = rows.select(["shard", "number"]).combine_chunks()
     for at in pc.sort_indices(order, [("shard", "ascending"), ("number", "ascending")]).to_pylist():
         yield rows["shard"][at].as_py(), rows["kind"][at].as_py(), rows["blob"][at].as_buffer()
-
-
-@contextmanager
-def clean_errors() -> Iterator[None]:
-    """Turn what a worker reports into the error that was raised there."""
-    try:
-        yield
-    except PySparkException as error:
-        text = str(error)
-        found = re.search(r"slackwater\.[\w.]*Error: (.+)", text)
-        if found:
-            raise SlackwaterError(found[1].strip()) from None
-        last = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .+", text, re.MULTILINE)
-        raise SlackwaterError(f"Spark: {(last or text.splitlines() or ['the query failed'])[-1]}") from error
 
 
 def _source(config: Any) -> Read | Create:

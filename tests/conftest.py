@@ -70,8 +70,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One session for the whole test run, as the Spark runner itself would start it, but quicker.
 
     Spark lets every Python process find a zip of PySpark's sources first, and each compiles them anew. Here they
-    find the installed PySpark, which halves what a query costs.
+    find the installed PySpark, which halves what a query costs. It has the Kafka connector if that was fetched.
     """
+    from slackwater.transforms.spark.connector import cached, with_kafka
     from slackwater.transforms.spark.session import start_session
 
     launcher = tmp_path_factory.mktemp("spark") / "python"
@@ -80,6 +81,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     launcher.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", str(launcher))
-        session = start_session(app="slackwater tests")
+        session = start_session(app="slackwater tests", conf=with_kafka() if cached() else {})
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Any]:
+    """One Kafka broker for the whole test run."""
+    from kafka_broker import Broker
+
+    with Broker() as running:
+        yield running

@@ -1,0 +1,81 @@
+"""What Spark says when a query fails, in one sentence that says what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.errors import PySparkException
+
+from slackwater.transforms.errors import SlackwaterError
+
+_GOES_ON: Final = "run it again with the same checkpoint, and it goes on where it was: nothing is lost"
+_KNOWN: Final = (
+    (
+        r"OutOfMemoryError: ([\w ]+)",
+        "Spark ran out of memory ({}): give it more (spark.driver.memory, on a cluster spark.executor.memory), "
+        f"or let micro-batches have fewer rows; then {_GOES_ON}",
+    ),
+    (
+        r"\b(?:numpy\.\S*_Array)?(MemoryError)\b|ArrowMemoryError: (.+)",
+        "a Python worker ran out of memory ({}): give it more (spark.executor.pyspark.memory), use more shards, "
+        f"or let micro-batches have fewer rows; then {_GOES_ON}",
+    ),
+    (
+        r"(Python worker exited unexpectedly \(crashed\))",
+        "{}: often it was killed as the machine had no memory left; give it more, use more shards, or let "
+        f"micro-batches have fewer rows; then {_GOES_ON}",
+    ),
+    (
+        r"UnknownTopicOrPartitionException: (.+)",
+        "Kafka no longer has a topic or partition of this query ({}): create it again, or start with a new "
+        "checkpoint",
+    ),
+    (
+        r"((?:Some data may have been lost|KafkaIllegalStateException|OffsetOutOfRangeException)[^\n]*)",
+        "Kafka no longer has messages that this query has not read ({}): keep them for longer, and start with a "
+        "new checkpoint, or set the option failOnDataLoss to false to go on without them",
+    ),
+    (
+        r"(?:kafka\S*\.|\.errors\.|concurrent\.)TimeoutException: (.+)|(Topic \S+ not present in metadata .+)"
+        r"|(Timed out waiting for a node assignment.*)|(Failed to get records for .+)",
+        f"no Kafka broker answers any more ({{}}): see to it, and {_GOES_ON}",
+    ),
+)
+"""What is found in the text of an error, and what it means."""
+
+
+@contextmanager
+def clean_errors() -> Iterator[None]:
+    """Turn what Spark and its workers report into the error that was raised there, or into what it means.
+
+        with clean_errors():
+            query.awaitTermination()
+
+    Raises:
+        SlackwaterError: instead of an error of PySpark's.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        found = re.search(r"slackwater\.[\w.]*Error: (.+)", text)
+        if found:
+            raise SlackwaterError(found[1].strip()) from None
+        told = explained(text)
+        if told is not None:
+            raise SlackwaterError(told) from error
+        last = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .+", text, re.MULTILINE)
+        raise SlackwaterError(f"Spark: {(last or text.splitlines() or ['the query failed'])[-1]}") from error
+
+
+def explained(text: str) -> str | None:
+    """Return what an error of Spark's means and what to do, or None if it is not known."""
+    for pattern, meaning in _KNOWN:
+        found = re.search(pattern, text)
+        if found:
+            said = next(filter(None, found.groups()), "").strip().rstrip(".")
+            return meaning.format(said)
+    return None
