@@ -11,14 +11,16 @@ from test_journal import SCHEMA, arrivals, plan_of
 
 pytest.importorskip("pyspark")
 
-from spark_stores import Query, packed_rows
+from pyspark.sql.streaming.stateful_processor import TimerValues
+from spark_stores import Handle, Query, packed_rows
 
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.errors import ShardError
 from slackwater.transforms.plan import JoinPlan, bind
-from slackwater.transforms.spark.packing import RESULT, Packed
-from slackwater.transforms.spark.resuming import CheckpointError, check_new, plan_before, settings_of
+from slackwater.transforms.spark.packing import RESULT, ROLL, Packed
+from slackwater.transforms.spark.processor import JoinProcessor
+from slackwater.transforms.spark.resuming import CheckpointError, plan_before, settings_of
 from slackwater.transforms.spark.shard import Given, Shard
 
 N = 300
@@ -112,14 +114,22 @@ def test_recall_may_change_but_no_other_option_of_its_strategy() -> None:
     assert 'disorder.period was "1s" and is "2s"' in changed(plans[0], plans[2])
 
 
-def test_a_shard_that_the_checkpoint_lacks_is_refused() -> None:
-    settings = settings_of(plan_of("fixed"), "2")
-    check_new(3, settings, 0)
-    told = (
-        "up to 4, has no shard 3: it was made with other shards than 1, or another spark.sql.shuffle.partitions"
-    )
-    with pytest.raises(CheckpointError, match=told):
-        check_new(3, settings, 5)
+def test_other_keys_are_refused_by_what_was_noted_for_all_shards() -> None:
+    """With another number of partitions, shards have other keys, under which nothing is found."""
+    plan, handle = plan_of("fixed"), Handle()
+
+    def called(partitions: str, plan: JoinPlan = plan) -> list[Any]:
+        processor = JoinProcessor(plan, "query", [7], settings_of(plan, partitions))
+        processor.init(handle)
+        return list(processor.handleInputRows((ROLL,), iter(()), TimerValues(0)))
+
+    assert called("2") == called("2") == []
+    with pytest.raises(
+        CheckpointError, match=r'spark.sql.shuffle.partitions was "2" and is "3"; set it back, or'
+    ):
+        called("3")
+    called("2", plan_of("fixed", metrics="1s"))
+    called("2")
 
 
 def test_faults_name_the_shard_and_the_rows() -> None:

@@ -42,9 +42,11 @@ PUNCTUATION: Final = "punctuation"
 MARKS: Final = -1
 BEAT: Final = -2
 CALL: Final = -3
-"""As ``input``: nothing but the word that there is a micro-batch, so that the first one makes every shard."""
+"""As ``input``: nothing but the word that there is a micro-batch, so that one with rows makes every shard."""
 SAMPLE: Final = -4
 """As ``input``, less the number of an input: rows of it that every shard gets to learn from."""
+ROLL: Final = -1
+"""As ``shard``: no shard, but the note of what all of them were made with."""
 ENDED: Final = (1 << 63) - 1
 """Mark of an input that has ended."""
 BLOB_ROWS: Final = 1 << 16
@@ -90,8 +92,8 @@ def pack_marks(marks: Sequence[int], keys: Sequence[int]) -> pa.RecordBatch:
 
 
 def pack_call(keys: Sequence[int]) -> pa.RecordBatch:
-    """Return a row for every shard that has nothing in it."""
-    return _packed(list(keys), CALL, 0, [b""] * len(keys))
+    """Return a row that has nothing in it for every shard, and one for the ROLL."""
+    return _packed([ROLL, *keys], CALL, 0, [b""] * (len(keys) + 1))
 
 
 def read_marks(blob: bytes) -> Int64s:

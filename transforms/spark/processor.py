@@ -73,8 +73,12 @@ class JoinProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Return what the rows gave, as rows of ``packing.OUTPUT``."""
-        from slackwater.transforms.spark.packing import CALL, Packed
+        from slackwater.transforms.spark.packing import CALL, ROLL, Packed
+        from slackwater.transforms.spark.state import SparkStore, check_settings
 
+        if int(key[0]) == ROLL:
+            check_settings(_plan(self._plan), self._settings, SparkStore(*self._variables))
+            return iter(())
         given = [Packed(row.input, row.place, bytes(row.blob)) for row in rows if row.input != CALL]
         return self._give(int(key[0]), given, timerValues)
 
@@ -99,11 +103,10 @@ class JoinProcessor(StatefulProcessor):
 
         now = timer_values.getCurrentProcessingTimeInMs() * _NANOS_PER_MS if self._timers else now_nanos()
         given = Given(rows, now)
-        query, batch = _query()
-        plan, name = _plan(self._plan), f"{self._join} {query}"
+        plan, name = _plan(self._plan), f"{self._join} {_query()}"
         number = self._keys.index(key)
         shard = ShardOf(plan, self._settings, name, number, self._scouts, self._cache_bytes)
-        with open_shard(shard, SparkStore(*self._variables), batch) as opened:
+        with open_shard(shard, SparkStore(*self._variables)) as opened:
             if expired:
                 opened.notes.pop(_TIMER, None)
             before = opened.shard.accounting.mark()
@@ -123,13 +126,10 @@ class JoinProcessor(StatefulProcessor):
             self._handle.registerTimer(opened.notes[_TIMER])
 
 
-def _query() -> tuple[str, int]:
-    """Return what tells this query from others on the same DataFrames, and the number of the micro-batch."""
+def _query() -> str:
+    """Return what tells this query from others on the same DataFrames."""
     context = TaskContext.get()
-    if context is None:
-        return "", 0
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    return str(context.getLocalProperty("sql.streaming.queryId")), int(batch or 0)
+    return "" if context is None else str(context.getLocalProperty("sql.streaming.queryId"))
 
 
 @lru_cache(16)

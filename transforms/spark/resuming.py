@@ -77,16 +77,6 @@ def plan_before(plan: JoinPlan, now: Settings, before: Settings) -> JoinPlan | N
     return replace(plan, config=config, disorder=make_strategy("disorder", before["disorder"]))
 
 
-def check_new(number: int, now: Settings, batch: int) -> None:
-    """Raise CheckpointError if a shard is new in a micro-batch that is not the first, which makes all of them."""
-    if batch > 0:
-        raise CheckpointError(
-            f"the checkpoint, which has micro-batches up to {batch - 1}, has no shard {number}: it was made with "
-            f"other shards than {now['shards']}, or another {PARTITIONS} than {now[PARTITIONS]}; set it back, or "
-            "start with a new checkpoint folder"
-        )
-
-
 def _changes(before: Settings, now: Settings, path: str = "") -> list[tuple[str, tuple[Any, Any]]]:
     """Return every setting that differs, by its path, with what it was and is; None where there is none."""
     found: list[tuple[str, tuple[Any, Any]]] = []

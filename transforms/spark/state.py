@@ -22,7 +22,7 @@ from slackwater.transforms.spark.packing import (
     SYNC,
     blobs_of,
 )
-from slackwater.transforms.spark.resuming import Settings, check_new, plan_before
+from slackwater.transforms.spark.resuming import Settings, plan_before
 from slackwater.transforms.spark.shard import Given, Shard
 
 PART_BYTES: Final = 1 << 22
@@ -126,13 +126,27 @@ class ShardOf(NamedTuple):
     """What the worker may hold of shards between micro-batches, if that is limited other than by default."""
 
 
-def open_shard(of: ShardOf, store: SparkStore, batch: int) -> Opened[Shard]:
+def check_settings(plan: JoinPlan, settings: Settings, store: SparkStore) -> None:
+    """Note what all shards are made with, in the state of the ROLL, which is there however many there are.
+
+    A shard knows its own settings only; with other keys, none would be found.
+
+    Raises:
+        CheckpointError: The checkpoint is that of another plan.
+    """
+    before = store.settings()
+    if before is not None:
+        plan_before(plan, settings, before)
+    if before != settings:
+        store.put_settings(settings)
+
+
+def open_shard(of: ShardOf, store: SparkStore) -> Opened[Shard]:
     """Return a shard as the store has it, for ``give``, to be used in a ``with``.
 
     Args:
         of: which.
         store: its state.
-        batch: number of the micro-batch.
 
     Raises:
         CheckpointError: The state is that of another plan.
@@ -150,7 +164,6 @@ def open_shard(of: ShardOf, store: SparkStore, batch: int) -> Opened[Shard]:
 
     opened = Journal(SHARDS, restore, _again, LEAST_LOG).open((query, number), store)
     if opened.is_new:
-        check_new(number, settings, batch)
         store.put_settings(settings)
     if former:
         snapshot = snapshots.loads(snapshots.dumps(opened.shard.snapshot()))
