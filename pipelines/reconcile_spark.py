@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from slackwater.pipelines.reconcile import Part, Reconciliation
 from slackwater.pipelines.sinks import Sink
 from slackwater.transforms.spark.failures import clean_errors
-from slackwater.transforms.spark.session import require_java, start_session
+from slackwater.transforms.spark.session import is_connect, require_java, start_session
 
 
 def run_parts(archive: Reconciliation, sink: Sink, session: SparkSession | None = None) -> None:
@@ -46,7 +46,8 @@ def run_parts(archive: Reconciliation, sink: Sink, session: SparkSession | None 
 
 
 def _find(session: SparkSession, archive: Reconciliation, parts: list[Part], folder: str) -> None:
-    session.sparkContext.setJobDescription(f"slackwater reconcile: {len(parts)} parts")
+    if not is_connect(session):
+        session.sparkContext.setJobDescription(f"slackwater reconcile: {len(parts)} parts")
     numbers = session.range(0, len(parts), numPartitions=max(1, len(parts)))
     numbers.mapInArrow(_work(archive, parts, folder), "number long").collect()
 

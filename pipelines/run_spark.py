@@ -55,6 +55,7 @@ from slackwater.transforms.spark.session import (
     EMPTY_BATCHES,
     PACKED_CONF,
     STREAMING_CONF,
+    is_connect,
     require_java,
     start_session,
 )
@@ -99,6 +100,11 @@ def run(
     check_archives(assembly)
     asked = time.perf_counter()
     session = session or SparkSession.getActiveSession()
+    if is_connect(session) or (master or "").startswith("sc://"):
+        raise SlackwaterError(
+            "runner spark: templates do not run over Spark Connect; name the master of the cluster itself, such "
+            "as spark://host:7077, or call sliding_window_join on DataFrames of the Connect session"
+        )
     own = _start(f"slackwater {Path(pipeline.file).stem}", master, conf) if session is None else None
     started = time.perf_counter()
     try:

@@ -110,7 +110,7 @@ class Query:
         """Process a micro-batch, then the timers that are due; return what came out, unless it fails."""
         handle = deepcopy(self.handle)
         settings = settings_of(self.plan, "1")
-        processor = JoinProcessor(self.plan, "query", [7], settings, self._timers, self._cache_bytes)
+        processor = JoinProcessor(self.plan, "query", [7], settings, self._timers, cache_bytes=self._cache_bytes)
         with patch.multiple(state, SHARDS=self.shards[worker], LEAST_LOG=self._least_log):
             processor.init(handle)
             out = list(processor.handleInputRows((7,), iter(rows), TimerValues(ms))) if rows else []

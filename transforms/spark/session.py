@@ -53,6 +53,11 @@ _PYTHON: Final = "spark.pyspark.python"
 """Setting of Spark: the Python of the executors."""
 
 
+def is_connect(session: Any) -> bool:
+    """Whether a session is one of Spark Connect, which has no SparkContext."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
 def cache_bytes(session: Any) -> int | None:
     """Return what CACHE_BYTES says in a session; None if it is not set.
 
