@@ -179,10 +179,10 @@ def apply(w, plan, values, i, v, search):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def punctuate(w, plan, values, i, low, p, at, now, search, out):  # type: ignore[no-untyped-def]
     """Take punctuation ``p`` of input ``i``: no later tuple of it has these values (paper: Purge)."""
-    # Mostly one function: a call with all these arrays costs as much as the work.
+    # Inlined, and mostly one function: a call with all these arrays costs as much as the work.
     w, plan, values = borrowed_windows(w), borrowed_plan(plan), borrowed_values(values)
     search, out = borrowed(search), borrowed_out(out)
     n_keys = values.signature[0, KEYS]

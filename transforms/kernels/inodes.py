@@ -2,7 +2,7 @@
 
 One hash table for all inputs: an I-Node has a bit for each input that has punctuated its value. Those in use
 are chained in the order in which they came, so that the oldest can be forgotten. In front of the table there is
-a filter, a bit per hash in the inputs' indexes, which is there for every tuple: most have a value that nobody has
+a filter, two bits per hash in the inputs' indexes, which is there for every tuple: most have a value that nobody has
 punctuated, and need no more than that.
 """
 
@@ -35,7 +35,7 @@ class Values(NamedTuple):
     """Number of key columns, bits of the inputs that have them, whether all do, whether to propagate early,
     whether the first key is a float; per input then the index over these columns and the cells."""
     bits: Any
-    """The filter: a power of two of words; bits of hashes that no I-Node's value has are 0, mostly."""
+    """The filter: a power of two of words; of the two bits of a hash that no I-Node's value has, one is 0, mostly."""
     ranges: Any
     """``[inputs + 1, capacity, 2]``: what each input has punctuated by ranges, then what of it is finished."""
     n_ranges: Any
@@ -50,10 +50,16 @@ def borrowed_values(values):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def _two_bits(h):  # type: ignore[no-untyped-def]
+    """Return the bits that a hash sets in its word of the filter."""
+    return np.uint64(1) << np.uint64((h >> 51) & 63) | np.uint64(1) << np.uint64((h >> 57) & 63)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def is_unheard(bits, h):  # type: ignore[no-untyped-def]
     """Return whether the value with this hash in an input's index certainly has no I-Node."""
-    place = (h >> 32) & (64 * bits.size - 1)
-    return (bits[place >> 6] >> np.uint64(place & 63)) & np.uint64(1) == 0
+    wanted = _two_bits(h)
+    return bits[(h >> 32) & (bits.size - 1)] & wanted != wanted
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -68,8 +74,8 @@ def _announce(plan, values, search):  # type: ignore[no-untyped-def]
     """Set the bits of the value in the last record of ``search``."""
     for i in range(plan.inputs.shape[0]):
         if (values.signature[0, MEMBERS] >> i) & 1:
-            place = (index_hash(plan, values, i, search) >> 32) & (64 * values.bits.size - 1)
-            values.bits[place >> 6] |= np.uint64(1) << np.uint64(place & 63)
+            h = index_hash(plan, values, i, search)
+            values.bits[(h >> 32) & (values.bits.size - 1)] |= _two_bits(h)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
