@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,15 +53,20 @@ def integers_to_json(names: Sequence[str], words: Int64s) -> pa.Array:
     """Return rows of whole numbers, ``words[row, column]``, as ``rows_to_json`` would."""
     from slackwater.transforms.kernels import json_rows as kernel
 
-    labels = [_label(k, name) for k, name in enumerate(names)]
-    lengths = np.array(list(map(len, labels)), np.int64)
-    longest = -(-int(lengths.max()) // 8) * 8
-    padded = np.frombuffer(b"".join(label.rjust(longest) for label in labels), "<u8").reshape(len(labels), -1)
+    labels, lengths, longest = _labels_in_words(tuple(names))
     offsets = np.empty(len(words) + 1, np.int64)
-    room = len(words) * (int(lengths.sum()) + kernel.LONGEST * len(labels) + 1) + 8
-    out = np.empty(room, np.uint8)
-    first = kernel.write_rows(words, padded.astype(np.uint64), lengths, offsets, out)
+    out = np.empty(len(words) * (longest + kernel.LONGEST * len(labels) + 1) + 8, np.uint8)
+    first = kernel.write_rows(words, labels, lengths, offsets, out)
     return _texts(offsets, out[first:])
+
+
+@lru_cache(maxsize=64)
+def _labels_in_words(names: tuple[str, ...]) -> tuple[Any, Int64s, int]:
+    """Return what stands before the values, in words that end with it, its lengths in bytes and their sum."""
+    labels = [_label(k, name) for k, name in enumerate(names)]
+    size = -(-max(map(len, labels)) // 8) * 8
+    words = np.frombuffer(b"".join(label.rjust(size) for label in labels), "<u8").astype(np.uint64)
+    return words.reshape(len(labels), -1), np.array(list(map(len, labels)), np.int64), sum(map(len, labels))
 
 
 def _label(place: int, name: str) -> bytes:

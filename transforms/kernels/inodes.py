@@ -2,8 +2,8 @@
 
 One hash table for all inputs: an I-Node has a bit for each input that has punctuated its value. Those in use
 are chained in the order in which they came, so that the oldest can be forgotten. In front of the table there is
-a filter, two bits per hash in the inputs' indexes, which is there for every tuple: most have a value that nobody has
-punctuated, and need no more than that.
+a filter, two bits per hash in the inputs' indexes, which is there for every tuple: most have a value that nobody
+has punctuated, and need no more than that.
 """
 
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ class Values(NamedTuple):
     """Number of key columns, bits of the inputs that have them, whether all do, whether to propagate early,
     whether the first key is a float; per input then the index over these columns and the cells."""
     bits: Any
-    """The filter: a power of two of words; of the two bits of a hash that no I-Node's value has, one is 0, mostly."""
+    """The filter: a power of two of words; one of the two bits of a hash is mostly 0 if no I-Node has the value."""
     ranges: Any
     """``[inputs + 1, capacity, 2]``: what each input has punctuated by ranges, then what of it is finished."""
     n_ranges: Any
