@@ -35,7 +35,7 @@ class Values(NamedTuple):
     """Number of key columns, bits of the inputs that have them, whether all do, whether to propagate early,
     whether the first key is a float; per input then the index over these columns and the cells."""
     bits: Any
-    """The filter: a power of two of words; one of the two bits of a hash is mostly 0 if no I-Node has the value."""
+    """The filter: a power of two of words; of a hash whose value has no I-Node, one of two bits is mostly 0."""
     ranges: Any
     """``[inputs + 1, capacity, 2]``: what each input has punctuated by ranges, then what of it is finished."""
     n_ranges: Any
