@@ -17,8 +17,11 @@ from slackwater.pipelines.graph import (
     Pipeline,
     Port,
     Read,
+    ReadKafka,
     Write,
+    WriteKafka,
 )
+from slackwater.pipelines.kafka_settings import kafka_schema
 from slackwater.pipelines.template import TemplateError, node_error
 from slackwater.transforms.choosing import bind_choose_values
 from slackwater.transforms.config import (
@@ -155,6 +158,8 @@ def _add(
 ) -> None:
     main = Port(node.name)
     match node.config:
+        case ReadKafka() as config:
+            schemas[main] = kafka_schema(config)
         case Read() | Create():
             schema = schema_of_source(node)
             schemas[main] = pa.schema([field for field in schema if field.name != ARRIVAL])
@@ -173,7 +178,7 @@ def _add(
             sides["punctuations"] = plan.punctuation_schema
             for output in plan.side_outputs:
                 schemas[Port(node.name, output)] = sides.get(output, LATE_SCHEMA)
-        case Write():
+        case Write() | WriteKafka():
             pass
 
 

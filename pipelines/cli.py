@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from slackwater.pipelines.cli_errors import UsageError, reporting
+from slackwater.pipelines.cli_live import Checkpoint, UntilCaughtUp, with_live_options
 from slackwater.pipelines.without_pandas import spare_pandas
 
 app = typer.Typer(
@@ -100,10 +101,12 @@ def run(
         list[str] | None,
         typer.Option("--conf", metavar="KEY=VALUE", help="Set a property of Spark; may be repeated."),
     ] = None,
+    checkpoint: Checkpoint = None,
+    until_caught_up: UntilCaughtUp = False,
     plugins: Plugins = None,
     debug: Debug = False,
 ) -> None:
-    """Run a template to the end of its inputs and print a summary."""
+    """Run a template to the end of its inputs, or until it is stopped, and print a summary."""
     from slackwater.pipelines.cli_show import show_summary
     from slackwater.pipelines.metrics_file import metrics_to
     from slackwater.pipelines.progress import show_progress
@@ -113,6 +116,7 @@ def run(
     _load_plugins(plugins)
     pipeline = read_template(template, _pairs(variables))
     start = _runner(runner, _pairs(beam_options, "--beam-option"), master, conf)
+    start = with_live_options(start, pipeline, runner is Runner.spark, checkpoint, until_caught_up)
     with show_progress(template) as progress, metrics_to(metrics, pipeline) as measured:
         result = start(measured, progress=progress)
     for warning in result.get("warnings", ()):

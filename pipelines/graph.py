@@ -21,7 +21,9 @@ __all__ = [
     "Pipeline",
     "Port",
     "Read",
+    "ReadKafka",
     "Write",
+    "WriteKafka",
 ]
 
 
@@ -81,7 +83,34 @@ class Write:
     path: str
 
 
-Config = Read | Create | Filter | MapToFields | Flatten | Write | OperatorConfig
+@dataclass(frozen=True)
+class ReadKafka:
+    """Read JSON messages of a topic; live."""
+
+    topic: str
+    bootstrap_servers: str
+    columns: dict[str, str]
+    """Names, and types of JSON Schema."""
+    required: tuple[str, ...] = ()
+    start: str = "latest"
+    """``earliest`` or ``latest``: where to begin without a checkpoint."""
+    client: dict[str, str] = field(default_factory=dict)
+    """Settings of Kafka's consumer."""
+    seconds: int | None = None
+    """After which to end."""
+
+
+@dataclass(frozen=True)
+class WriteKafka:
+    """Write rows as JSON messages to a topic."""
+
+    topic: str
+    bootstrap_servers: str
+    client: dict[str, str] = field(default_factory=dict)
+    """Settings of Kafka's producer."""
+
+
+Config = Read | ReadKafka | Create | Filter | MapToFields | Flatten | Write | WriteKafka | OperatorConfig
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from slackwater.pipelines.graph import (
     Read,
     Write,
 )
+from slackwater.pipelines.live import refuse_live
 from slackwater.pipelines.operator_stage import NOTHING_YET, Emit, OperatorStage
 from slackwater.pipelines.progress import Progress
 from slackwater.pipelines.sinks import Sink
@@ -51,6 +52,7 @@ class Stage(Protocol):
 
 def run(pipeline: Pipeline, *, progress: Progress | None = None) -> dict[str, Any]:
     """Run a template in this process; return the summary."""
+    refuse_live(pipeline, "local")
     started = time.perf_counter()
     local = LocalRun(pipeline, progress)
     local.run()

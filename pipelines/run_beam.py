@@ -24,6 +24,7 @@ from slackwater.pipelines.beam_options import beam_runner
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.flattening import flattened
 from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Node, Pipeline, Port, Read, Write
+from slackwater.pipelines.live import refuse_live
 from slackwater.pipelines.progress import Progress
 from slackwater.pipelines.sinks import Sink
 from slackwater.pipelines.sources import read_batches, read_file, source_files, source_schema
@@ -55,6 +56,7 @@ def run(
         progress: told of the rows once they have been joined.
         options: pipeline options of Beam by name.
     """
+    refuse_live(pipeline, "beam-spark" if spark else "beam")
     started = time.perf_counter()
     runner, settings, warnings = beam_runner(options or {}, spark)
     assembly = assemble(pipeline, schema_of_source)

@@ -28,7 +28,9 @@ from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.flattening import flattened
 from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Node, Pipeline, Port, Read, Write
+from slackwater.pipelines.live import is_live, needed_checkpoint, refuse_live
 from slackwater.pipelines.progress import Progress, Silent
+from slackwater.pipelines.run_live import run_live
 from slackwater.pipelines.sinks import Sink
 from slackwater.pipelines.sources import source_schema
 from slackwater.pipelines.spark_reader import FORMAT, JobSource
@@ -38,6 +40,7 @@ from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.spark.connector import with_kafka
 from slackwater.transforms.spark.failures import clean_errors
 from slackwater.transforms.spark.join import join_packed
 from slackwater.transforms.spark.observing import observe
@@ -79,6 +82,8 @@ def run(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     rows_per_batch: int | None = None,
+    checkpoint: str | None = None,
+    until_caught_up: bool = False,
 ) -> dict[str, Any]:
     """Run a template on Spark; return the summary.
 
@@ -91,37 +96,57 @@ def run(
         conf: settings of Spark for a session started here.
         rows_per_batch: rows of each input per micro-batch, at most; changes no result. By default
             ``spark.slackwater.rowsPerBatch``, else ROWS_PER_BATCH.
+        checkpoint: of a template that reads from Kafka, the folder from which it goes on (``run_live``).
+        until_caught_up: of such a template, whether to end when it has read what there is.
 
     Raises:
         SlackwaterError: The run failed; no sink has a new file then.
     """
     require_java()
+    if is_live(pipeline):
+        checkpoint = needed_checkpoint(checkpoint)
+        with _session(pipeline, session, master, with_kafka(conf)) as found:
+            return run_live(
+                pipeline, found, checkpoint=checkpoint, until_caught_up=until_caught_up, progress=progress
+            )
+    refuse_live(pipeline, "spark")
     assembly = assemble(pipeline, lambda node: source_schema(_source(node.config)))
     check_archives(assembly)
     asked = time.perf_counter()
+    with clean_errors(), _session(pipeline, session, master, conf) as found, archives_of(assembly):
+        started = time.perf_counter()
+        rows_per_batch = rows_per_batch or _rows_per_batch(found)
+        spark_run = SparkRun(assembly, found, progress or Silent(), rows_per_batch)
+        spark_run.run()
+        elapsed = time.perf_counter() - started
+    summary = summarise("spark", spark_run.joins, elapsed, spark_run.warnings)
+    summary["startup_s"] = round(started - asked, 6)
+    given, read, written, _ = spark_run.state
+    summary["state_store"] = {"given_bytes": given, "read_bytes": read, "written_bytes": written}
+    return summary
+
+
+@contextmanager
+def _session(
+    pipeline: Pipeline, session: SparkSession | None, master: str | None, conf: Mapping[str, str] | None
+) -> Iterator[Any]:
+    """Yield the session to run in: the given or the active one, else one of the run's own."""
     session = session or SparkSession.getActiveSession()
     if is_connect(session) or (master or "").startswith("sc://"):
         raise SlackwaterError(
             "runner spark: templates do not run over Spark Connect; name the master of the cluster itself, such "
             "as spark://host:7077, or call sliding_window_join on DataFrames of the Connect session"
         )
-    own = _start(f"slackwater {Path(pipeline.file).stem}", master, conf) if session is None else None
-    started = time.perf_counter()
+    if session is not None:
+        yield session
+        return
+    own = _start(f"slackwater {Path(pipeline.file).stem}", master, conf)
     try:
-        with clean_errors(), archives_of(assembly):
-            if own is not None and _ships(master, conf):
-                ship(own)
-            rows_per_batch = rows_per_batch or _rows_per_batch(own or session)
-            spark_run = SparkRun(assembly, own or session, progress or Silent(), rows_per_batch)
-            spark_run.run()
+        if _ships(master, conf):
+            ship(own)
+        yield own
     finally:
-        if own is not None:
-            own.stop()
-    summary = summarise("spark", spark_run.joins, time.perf_counter() - started, spark_run.warnings)
-    summary["startup_s"] = round(started - asked, 6)
-    given, read, written, _ = spark_run.state
-    summary["state_store"] = {"given_bytes": given, "read_bytes": read, "written_bytes": written}
-    return summary
+        own.stop()
 
 
 def _start(app: str, master: str | None, conf: Mapping[str, str] | None) -> SparkSession:

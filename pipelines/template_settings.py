@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from slackwater.pipelines.expression_text import Language, parse_text
 from slackwater.pipelines.graph import Config, Create, Filter, Flatten, MapToFields, Read, Write
+from slackwater.pipelines.kafka_settings import ReadKafkaSettings, WriteKafkaSettings, read_kafka, write_kafka
 from slackwater.plugins.documented import Documented
 from slackwater.transforms.config import (
     AggregateConfig,
@@ -156,6 +157,9 @@ TRANSFORMS: Final[dict[str, Kind]] = {
     "ReadFromParquet": _read("parquet"),
     "ReadFromCsv": _read("csv"),
     "ReadFromJson": _read("json"),
+    "ReadFromKafka": Kind(
+        ReadKafkaSettings, lambda given: read_kafka(_validated(ReadKafkaSettings, given)), "none"
+    ),
     "Create": Kind(CreateSettings, _create, "none"),
     "Filter": Kind(FilterSettings, _filter, "one"),
     "MapToFields": Kind(MapSettings, _map, "one"),
@@ -170,6 +174,9 @@ TRANSFORMS: Final[dict[str, Kind]] = {
     "WriteToParquet": _write("parquet"),
     "WriteToCsv": _write("csv"),
     "WriteToJson": _write("json"),
+    "WriteToKafka": Kind(
+        WriteKafkaSettings, lambda given: write_kafka(_validated(WriteKafkaSettings, given)), "one"
+    ),
 }
 
 

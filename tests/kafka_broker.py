@@ -112,7 +112,7 @@ class Broker:
             if error is not None:
                 faults.append(error)
 
-        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 20})
+        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 20, "log_level": 0})
         for value in values:
             text = value if isinstance(value, str | bytes | None) else json.dumps(value)
             stamp = {"timestamp": at} if (at := next(stamps, None)) is not None else {}
@@ -127,7 +127,9 @@ class Broker:
 
     def received(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         """Return key and value of all messages of a topic."""
-        consumer = Consumer({"bootstrap.servers": self.address, "group.id": "tests", "enable.auto.commit": False})
+        consumer = Consumer(
+            {"bootstrap.servers": self.address, "group.id": "tests", "enable.auto.commit": False, "log_level": 0}
+        )
         parts = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         spans = {part: consumer.get_watermark_offsets(TopicPartition(topic, part), timeout=10) for part in parts}
         consumer.assign([TopicPartition(topic, part, first) for part, (first, _) in spans.items()])

@@ -122,7 +122,7 @@ def sliding_window_join(
         )
         raise ConfigError(fault, "archive")
     prepare(plan)
-    return _apply(plan, streams, name)
+    return apply_plan(plan, streams, name)
 
 
 def reorder(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
@@ -140,7 +140,7 @@ def reorder(rows: DataFrame, *, name: str | None = None, **settings: Any) -> Joi
         ConfigError: A setting is wrong or does not fit the columns.
     """
     plan = bind_reorder(ReorderConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
-    return _apply(plan, {INPUT: rows}, name)
+    return apply_plan(plan, {INPUT: rows}, name)
 
 
 def sliding_window_aggregate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
@@ -159,7 +159,7 @@ def sliding_window_aggregate(rows: DataFrame, *, name: str | None = None, **sett
         ConfigError: A setting is wrong or does not fit the columns.
     """
     plan = bind_aggregate(AggregateConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
-    return _apply(plan, {INPUT: rows}, name)
+    return apply_plan(plan, {INPUT: rows}, name)
 
 
 def punctuate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
@@ -175,7 +175,7 @@ def punctuate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> J
         ConfigError: A setting is wrong or does not fit the columns.
     """
     plan = bind_punctuate(PunctuateConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
-    return _apply(plan, {INPUT: rows}, name)
+    return apply_plan(plan, {INPUT: rows}, name)
 
 
 def shed(
@@ -195,7 +195,7 @@ def shed(
     streams = {
         name: frame for name, frame in zip(SHED_INPUTS, (rows, partners), strict=True) if frame is not None
     }
-    return _apply(bind_shed(ShedConfig.read(dict(settings)), _schemas(streams)), streams, name)
+    return apply_plan(bind_shed(ShedConfig.read(dict(settings)), _schemas(streams)), streams, name)
 
 
 def choose_values(streams: Mapping[str, DataFrame], *, name: str | None = None, **settings: Any) -> JoinOutputs:
@@ -209,7 +209,9 @@ def choose_values(streams: Mapping[str, DataFrame], *, name: str | None = None, 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
-    return _apply(bind_choose_values(ChooseValuesConfig.read(dict(settings)), _schemas(streams)), streams, name)
+    return apply_plan(
+        bind_choose_values(ChooseValuesConfig.read(dict(settings)), _schemas(streams)), streams, name
+    )
 
 
 def group_close(
@@ -231,7 +233,7 @@ def group_close(
         ConfigError: A setting is wrong or does not fit the columns.
     """
     streams = {ROWS: rows, PUNCTUATIONS: punctuations}
-    return _apply(bind_group_close(GroupCloseConfig.read(dict(settings)), _schemas(streams)), streams, name)
+    return apply_plan(bind_group_close(GroupCloseConfig.read(dict(settings)), _schemas(streams)), streams, name)
 
 
 def _schemas(streams: Mapping[str, DataFrame]) -> dict[str, pa.Schema]:
@@ -240,8 +242,8 @@ def _schemas(streams: Mapping[str, DataFrame]) -> dict[str, pa.Schema]:
     return {name: _arrow(frame.schema) for name, frame in streams.items()}
 
 
-def _apply(plan: JoinPlan, streams: Mapping[str, DataFrame], name: str | None) -> JoinOutputs:
-    """Pack the inputs by shard, run the shards, and take their outputs apart."""
+def apply_plan(plan: JoinPlan, streams: Mapping[str, DataFrame], name: str | None = None) -> JoinOutputs:
+    """Pack the inputs of a plan by shard, run the shards, and take their outputs apart."""
     first = next(iter(streams.values()))
     session = first.sparkSession
     partitions = int(session.conf.get(PARTITIONS))

@@ -37,7 +37,7 @@ METADATA: Final = ("key", "topic", "partition", "offset", "timestamp")
 PAYLOAD: Final = "payload"
 """The column that has the value of a message of the format ``raw``."""
 TIMEOUT: Final = "30s"
-_ARRIVAL, _MALFORMED = "__arrival", "__malformed"
+_ARRIVAL, _MALFORMED, _TEXT, _FOUND = "__arrival", "__malformed", "__text", "__found"
 _NANOS_PER_MICRO: Final = 1000
 
 
@@ -100,14 +100,15 @@ def read_from_kafka(
         given |= {"startingOffsets": start}
         given |= {} if rows_per_batch is None else {"maxOffsetsPerTrigger": str(rows_per_batch)}
     reader = (session.readStream if streaming else session.read).format("kafka").options(**given)
-    read = dict.fromkeys([*metadata, "value", "timestamp"])
-    messages = reader.load().select(*read)
+    read = dict.fromkeys([*metadata, "timestamp"])
+    values = [F.col("value").alias(PAYLOAD)] if columns is None else _parsing(columns)
+    messages = reader.load().select(*read, *values)
     numbered = StructType([*messages.schema.fields, StructField(_ARRIVAL, LongType())])
     rows = messages.mapInArrow(_number, numbered)
     beside = [F.col(name).alias(f"kafka_{name}") for name in metadata]
     beside.append(F.col(_ARRIVAL).alias(arrival))
     if columns is None:
-        return rows.select(F.col("value").alias(PAYLOAD), *beside)
+        return rows.select(PAYLOAD, *beside)
     return _parsed(rows, columns, beside, raw)
 
 
@@ -187,16 +188,25 @@ def _number(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(arrival)], [*batch.schema.names, _ARRIVAL])
 
 
-def _parsed(rows: DataFrame, columns: StructType, beside: list[Column], raw: str | None) -> DataFrame:
-    """Return messages with the columns of their JSON values; what cannot be read has none of them."""
+def _parsing(columns: StructType) -> list[Column]:
+    """Return the text of messages, and what is in it.
+
+    Arrival numbers are added to the outcome rather than before: what a Python function is given is computed once,
+    and not for every column anew.
+    """
     text = F.col("value").cast("string")
     wanted = StructType([*columns.fields, StructField(_MALFORMED, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED}
-    found = F.from_json(text, wanted, options)
+    return [text.alias(_TEXT), F.from_json(text, wanted, options).alias(_FOUND)]
+
+
+def _parsed(rows: DataFrame, columns: StructType, beside: list[Column], raw: str | None) -> DataFrame:
+    """Return messages with the columns of their JSON values; what cannot be read has none of them."""
+    found = F.col(_FOUND)
     required = [found[field.name].isNotNull() for field in columns.fields if not field.nullable]
     read = reduce(and_, required, found.isNotNull() & found[_MALFORMED].isNull())
     values = [F.when(read, found[field.name]).alias(field.name) for field in columns.fields]
-    kept = [] if raw is None else [F.when(~read, text).alias(raw)]
+    kept = [] if raw is None else [F.when(~read, F.col(_TEXT)).alias(raw)]
     return rows.select(*values, *kept, *beside)
 
 

@@ -1,0 +1,43 @@
+"""Options of the command line for live runs: those of templates that read from Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from slackwater.transforms.errors import ConfigError
+
+if TYPE_CHECKING:
+    from slackwater.pipelines.graph import Pipeline
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder from which a run that reads from Kafka goes on.", file_okay=False),
+]
+UntilCaughtUp = Annotated[
+    bool,
+    typer.Option("--until-caught-up", help="End a run that reads from Kafka when it has read what there is."),
+]
+
+
+def with_live_options(
+    start: Callable[..., dict[str, Any]],
+    pipeline: Pipeline,
+    on_spark: bool,
+    checkpoint: Path | None,
+    until_caught_up: bool,
+) -> Callable[..., dict[str, Any]]:
+    """Return a runner that is told of the options for live runs; raise if they are given for another run."""
+    from slackwater.pipelines.live import is_live
+
+    if is_live(pipeline) and on_spark:
+        folder = None if checkpoint is None else str(checkpoint)
+        return partial(start, checkpoint=folder, until_caught_up=until_caught_up)
+    if checkpoint is not None or until_caught_up:
+        option = "--until-caught-up" if checkpoint is None else "--checkpoint"
+        raise ConfigError("is for templates that read from Kafka, with --runner spark; leave it out", option)
+    return start
