@@ -116,7 +116,7 @@ class Timed:
         self.written[number] = time.time()
 
 
-def settings_of(recall: float, idle_timeout: float | None) -> dict[str, Any]:
+def settings_of(recall: float, **more: Any) -> dict[str, Any]:
     """Return the settings of the join."""
     given: dict[str, Any] = {
         "time": "ts",
@@ -127,7 +127,7 @@ def settings_of(recall: float, idle_timeout: float | None) -> dict[str, Any]:
         "shards": SHARDS,
         "disorder": {"recall": recall, "interval": "1s", "period": "10s"},
     }
-    return given if idle_timeout is None else given | {"idle_timeout": f"{round(1000 * idle_timeout)}ms"}
+    return given | more
 
 
 def frames(session: Any, address: str, prefix: str, **options: Any) -> dict[str, Any]:
@@ -141,18 +141,15 @@ def frames(session: Any, address: str, prefix: str, **options: Any) -> dict[str,
     }
 
 
-def live(
-    session: Any, broker: Any, load: Load, folder: Path, recall: float, idle_timeout: float
-) -> dict[str, Any]:
+def live(session: Any, broker: Any, load: Load, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """Join while messages are sent, until the last have been silent for long enough; return what was seen."""
     from slackwater.transforms.spark import sliding_window_join, write_outputs
 
     for name in NAMES:
         broker.create(f"{folder.name}-{name}", PARTITIONS)
     sink, late = Timed(str(folder / "results")), Timed(str(folder / "late"))
-    joined = sliding_window_join(
-        frames(session, broker.address, folder.name), **settings_of(recall, idle_timeout)
-    )
+    joined = sliding_window_join(frames(session, broker.address, folder.name), **settings)
+    idle_timeout = float(settings["idle_timeout"].removesuffix("s"))
     query = write_outputs(joined, str(folder / "checkpoint"), results=sink, late=late)
     _wait(query, lambda: query.lastProgress is not None)
     start = time.time() + 3
@@ -174,7 +171,7 @@ def warm(session: Any) -> None:
     from slackwater.transforms.spark import sliding_window_join
 
     rows = session.range(20_000).selectExpr("id * 5 - id % 7 * 50 ts", "id % 100 k", "id n", "id arrival")
-    sliding_window_join(dict.fromkeys(NAMES, rows), **settings_of(0.9, None)).results.count()
+    sliding_window_join(dict.fromkeys(NAMES, rows), **settings_of(0.9)).results.count()
 
 
 def _quiet(query: Any) -> bool:
@@ -239,7 +236,7 @@ def replay(session: Any, broker: Any, folder: Path, recall: float, rows_per_batc
     from slackwater.transforms.spark import sliding_window_join, write_outputs
 
     streams = frames(session, broker.address, folder.name, rows_per_batch=rows_per_batch)
-    joined = sliding_window_join(streams, **settings_of(recall, None))
+    joined = sliding_window_join(streams, **settings_of(recall))
     started, sink = time.perf_counter(), Timed(str(folder / "again"))
     query = write_outputs(joined, str(folder / "c-again"), trigger={"availableNow": True}, results=sink)
     query.awaitTermination()
@@ -258,7 +255,8 @@ def main(options: argparse.Namespace) -> None:
     session = start_session(app="slackwater kafka", conf=with_kafka())
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="slackwater-kafka-") as folder:
         warm(session)
-        seen = live(session, broker, load, Path(folder), options.recall, IDLE_TIMEOUT_S)
+        settings = settings_of(options.recall, idle_timeout=f"{IDLE_TIMEOUT_S}s")
+        seen = live(session, broker, load, Path(folder), settings)
         found = judge(Path(folder), load, seen)
         found["replayed_per_s"] = round(replay(session, broker, Path(folder), options.recall, 100_000))
     session.stop()

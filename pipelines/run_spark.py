@@ -12,7 +12,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path

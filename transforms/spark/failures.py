@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from slackwater.transforms.errors import SlackwaterError
@@ -55,11 +56,11 @@ def clean_errors() -> Iterator[None]:
             query.awaitTermination()
 
     Raises:
-        SlackwaterError: instead of an error of PySpark's.
+        SlackwaterError: instead of an error of PySpark's, or of the JVM behind it.
     """
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         found = re.search(r"slackwater\.[\w.]*Error: (.+)", text)
         if found:
@@ -68,7 +69,8 @@ def clean_errors() -> Iterator[None]:
         if told is not None:
             raise SlackwaterError(told) from error
         last = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .+", text, re.MULTILINE)
-        raise SlackwaterError(f"Spark: {(last or text.splitlines() or ['the query failed'])[-1]}") from error
+        first = text.strip().splitlines()[:1]
+        raise SlackwaterError(f"Spark: {(last or first or ['the query failed'])[-1]}") from error
 
 
 def explained(text: str) -> str | None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from slackwater.plugins.options import Memory
@@ -119,11 +120,20 @@ def start_session(
             session = builder.getOrCreate()
         except Exception as error:
             raise SlackwaterError(
-                f"Spark did not start on {master!r}: {str(error).splitlines()[0]}; see {log} for what it said"
+                f"Spark did not start on {master!r}: {_said(error)}; see {log} for all that it said"
             ) from error
     Path(log).unlink()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _said(error: Exception) -> str:
+    """The first line of an error; of one in the JVM, what was said there, with the remedy if there is one."""
+    if isinstance(error, Py4JJavaError):
+        lines = str(error.java_exception.getMessage()).split("SQLSTATE", 1)[0].split("\n")[:2]
+    else:
+        lines = str(error).strip().split("\n")[:1]
+    return " ".join(map(str.strip, lines)).strip().rstrip(".") or type(error).__name__
 
 
 @contextmanager

@@ -1,0 +1,156 @@
+"""Sources and sinks of Spark's own around a join: rate, console, foreachBatch; what is said without memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka_cases import wait_until
+
+pytest.importorskip("pyspark")
+
+from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.spark import ConsoleSink, clean_errors, connector, sliding_window_join, write_outputs
+from slackwater.transforms.spark.failures import explained
+
+pytestmark = pytest.mark.spark
+
+RATE = {"rowsPerBatch": 20, "numPartitions": 2, "startTimestamp": 1_000_000, "advanceMillisPerBatch": 1000}
+"""The same rows on every machine."""
+
+
+class Kept:
+    """A sink of one's own: any program may write what it likes for each micro-batch."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+
+    def check(self, rows: Any, fresh: bool) -> None:
+        assert rows.isStreaming
+        assert fresh
+
+    def write(self, rows: Any, number: int) -> None:
+        self.values += [row.a_value for row in rows.collect()]
+
+
+def test_a_rate_source_is_joined_and_shown(spark: Any, tmp_path: Path, capfd: Any) -> None:
+    rows = spark.readStream.format("rate-micro-batch").options(**RATE).load()
+    settings = {"time": "timestamp", "window": "500ms", "where": "a.value = b.value", "arrival": "value"}
+    joined = sliding_window_join({"a": rows, "b": rows}, **settings)
+    kept = Kept()
+    query = write_outputs(joined, str(tmp_path / "ours"), results=[ConsoleSink(3), kept])
+    console = (
+        joined.results.writeStream.format("console")
+        .option("checkpointLocation", str(tmp_path / "console"))
+        .start()
+    )
+    try:
+        wait_until(lambda: not query.isActive or len(kept.values) >= 20)
+        wait_until(lambda: not console.isActive or len(console.recentProgress) >= 1)
+    finally:
+        query.stop()
+        console.stop()
+    assert sorted(kept.values) == list(range(len(kept.values))), "each row finds itself once"
+    assert "|a_timestamp        |a_value|" in capfd.readouterr().out
+    assert console.exception() is None
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from pyspark.sql import functions as F
+from slackwater.transforms.spark import clean_errors, read_from_kafka, start_session
+
+def tell(action):
+    try:
+        with clean_errors():
+            action()
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+
+def greedy(batches):
+    for batch in batches:
+        np.ones(1 << 33)
+        yield batch
+
+if sys.argv[1] == "start":
+    tell(lambda: start_session(conf={"spark.driver.memory": "100m"}))
+    sys.exit()
+session = start_session(conf={"spark.driver.memory": "512m", "spark.executor.pyspark.memory": "2g"})
+tell(lambda: read_from_kafka(session, "127.0.0.1:1", "t", schema="a INT"))
+tell(lambda: session.range(4).mapInArrow(greedy, "id long").collect())
+tell(lambda: session.range(1).select(F.size(F.array_repeat(F.col("id"), 2_000_000_000))).collect())
+"""
+
+
+def test_too_little_memory_and_a_missing_connector_are_told_in_one_sentence() -> None:
+    """In processes of their own, with little memory and without the connector."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", SCRIPT, what], stdout=subprocess.PIPE, text=True)
+        for what in ("start", "go on")
+    ]
+    told = "".join(process.communicate(timeout=200)[0] for process in running)
+    heap, kafka, python, java = told.splitlines()
+    assert heap.startswith("SlackwaterError Spark did not start on 'local[2]': ")
+    assert "System memory 104857600 must be at least 471859200. Consider increasing" in heap
+    assert "spark.driver.memory" in heap
+    assert kafka.startswith("SlackwaterError this Spark session has no Kafka connector; start it with ")
+    assert "spark-sql-kafka-0-10_2.13:" in kafka
+    assert python.startswith(
+        "SlackwaterError a Python worker ran out of memory (MemoryError): give it more (spark."
+    )
+    assert java.startswith(
+        "SlackwaterError Spark ran out of memory (Java heap space): give it more (spark.driver"
+    )
+
+
+def test_a_worker_that_was_killed_is_explained() -> None:
+    told = explained("Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)")
+    assert told is not None
+    assert told.startswith(
+        "Python worker exited unexpectedly (crashed): often it was killed as the machine had no "
+    )
+
+
+def test_other_errors_of_spark_are_passed_on_in_one_sentence(spark: Any) -> None:
+    with pytest.raises(SlackwaterError, match=r"^Spark: \[UNRESOLVED_COLUMN"), clean_errors():
+        spark.range(1).select("nowhere")
+
+
+def test_a_connector_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(connector.VARIABLE, str(tmp_path))
+    with pytest.raises(
+        SlackwaterError, match=r"^SLACKWATER_KAFKA_JARS names '.*', a folder without jars; correct"
+    ):
+        connector.kafka_jars()
+    monkeypatch.delenv(connector.VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fault = (
+        r"^Kafka needs the Spark connector .*, and mvn could not fetch it \(\S+: it is not installed; .*\); put "
+    )
+    with pytest.raises(SlackwaterError, match=fault):
+        connector.with_kafka()
+
+
+def test_a_partition_that_is_silent_stalls_nothing(spark: Any, broker: Any, tmp_path: Path) -> None:
+    """The benchmark, made small."""
+    path = Path(__file__).parents[1] / "benchmarks" / "kafka.py"
+    spec = importlib.util.spec_from_file_location("kafka_benchmark", path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    load = module.Load(messages=6000, seconds=12, silence=5)
+    folder = tmp_path / "silent"
+    folder.mkdir()
+    fixed = {"strategy": "fixed", "slack": "2100ms"}
+    seen = module.live(spark, broker, load, folder, module.settings_of(0.9, idle_timeout="1s", disorder=fixed))
+    found = module.judge(folder, load, seen)
+    assert found["recall"] >= 0.95, json.dumps(found)
+    assert (found["doubled"], found["wrong"]) == (0, 0)
+    assert found["wait_s"]["silence"]["median"] <= found["wait_s"]["else"]["most"] + 1
