@@ -102,7 +102,10 @@ class Broker:
         return topic
 
     def delete(self, topic: str) -> None:
-        AdminClient({"bootstrap.servers": self.address}).delete_topics([topic])[topic].result(10)
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.delete_topics([topic])[topic].result(10)
+        while topic in admin.list_topics(timeout=10).topics:
+            time.sleep(0.05)
 
     def send(self, topic: str, values: Iterable[Any], partition: int = 0, millis: Iterable[int] = ()) -> None:
         """Send messages, text as it is and all else as JSON, with timestamps if they are given."""

@@ -130,6 +130,19 @@ def test_a_broker_that_goes_down_and_comes_back_loses_nothing(spark: Any, broker
     assert settled.total() > 300
 
 
+def test_messages_that_are_gone_before_they_were_read_are_told(spark: Any, broker: Any, tmp_path: Path) -> None:
+    """The topic is made again, with fewer messages than were read of the first one."""
+    topics = {name: broker.create(f"gone-{name}", 2) for name in "ab"}
+    send_both(broker, topics, n=40)
+    checkpoint, sink = str(tmp_path / "checkpoint"), ParquetSink(str(tmp_path / "out"))
+    write_outputs(join(spark, broker, topics), checkpoint, trigger=NOW, results=sink).awaitTermination()
+    broker.delete(topics["a"])
+    broker.create(topics["a"], 2)
+    told = r"^Kafka no longer has messages that this query has not read \(Some data may have been lost.*\): keep "
+    with pytest.raises(SlackwaterError, match=told), clean_errors():
+        write_outputs(join(spark, broker, topics), checkpoint, trigger=NOW, results=sink).awaitTermination()
+
+
 def test_what_cannot_be_written_is_refused_at_the_start(spark: Any, broker: Any, tmp_path: Path) -> None:
     rows = spark.createDataFrame([(1, "x")], "n INT, t STRING")
     with pytest.raises(ConfigError, match=r"^key: there is no column 'id'; the results of a join have it with "):
