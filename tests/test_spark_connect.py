@@ -37,7 +37,6 @@ from pyspark.sql import SparkSession
 from slackwater.transforms.spark import (
     group_close, reorder, shed, sliding_window_aggregate, sliding_window_join
 )
-from slackwater.transforms.spark.join import unpack
 
 port, folder, case = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 session = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
@@ -60,10 +59,10 @@ streams = {
     for name, frame in batch.items()
 }
 joined = sliding_window_join(streams, name="mine", **case)
-plan, out = joined.plan, str(folder / "out")
+out = str(folder / "out")
 
 def write(packed, number):
-    parts = unpack(packed.persist(), plan)
+    parts = joined.unpack(packed.persist())
     parts.results.write.mode("append").parquet(out)
     parts.late.write.mode("append").parquet(out + "-late")
     packed.unpersist()
@@ -71,8 +70,10 @@ def write(packed, number):
 writer = joined.packed.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "state"))
 query = writer.trigger(availableNow=True).start()
 query.awaitTermination()
-progress = [json.loads(part.json)["observedMetrics"]["slackwater.mine"] for part in query.recentProgress]
-found["streaming"] = progress
+seen = [part["observedMetrics"]["slackwater.mine"] for part in query.recentProgress]
+found["streaming"] = [
+    dict(zip([field["name"] for field in part.schema["fields"]], part.values, strict=True)) for part in seen
+]
 found["written"] = [session.read.parquet(path).count() for path in (out, out + "-late")]
 
 from slackwater.pipelines import run_spark
