@@ -99,6 +99,7 @@ class Query:
         self.handle = Handle()
         self.shards: list[Shards[Any]] = [Shards() for _ in range(workers)]
         self.accounts: list[Account] = []
+        self.counts: list[dict[str, Any]] = []
 
     def forget(self, worker: int) -> None:
         """Let a worker die, and another take its place."""
@@ -121,6 +122,7 @@ class Query:
             return {}
         self.handle = handle
         assert [row.number for row in out] == list(range(len(out)))
+        self.counts += [row.counts for row in out if row.kind == ACCOUNT]
         self.accounts += [read_account(self.plan, row.blob) for row in out if row.kind == ACCOUNT]
         return {
             kind: [from_blob(row.blob) for row in out if row.kind == kind] for kind in (RESULT, LATE, METRICS)

@@ -24,8 +24,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.streaming import StreamingQueryListener
 
 from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.plan import ARRIVAL
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order
+from slackwater.transforms.replay import in_arrival_order
 from slackwater.transforms.spark import sliding_window_join
 from slackwater.transforms.spark.packing import ACCOUNT, LATE, RESULT, from_blob
 from slackwater.transforms.spark.session import CACHE_BYTES
@@ -197,17 +196,34 @@ def test_bytes_of_the_cache_are_a_setting_of_spark(spark: Any) -> None:
     sliding_window_join({"a": frame, "b": frame}, **CASE | {"arrival": None})
 
 
+def micro_batches(query: Query, tables: list[pa.Table]) -> None:
+    """Give a query two micro-batches, a second apart."""
+    for k in range(2):
+        batches = [t.slice(200 * k, 200).combine_chunks().to_batches()[0] for t in tables]
+        arrivals = [batch["arrived"].to_numpy() for batch in batches]
+        query.micro_batch(packed_rows(query.plan, in_arrival_order(batches, arrivals)), ms=1000 * k)
+
+
 @pytest.mark.parametrize("cache_bytes", [None, 1])
 def test_a_worker_holds_no_more_shards_than_its_cache_may_take(cache_bytes: int | None) -> None:
     tables = [stream(i) for i in range(2)]
-    plan = bound(tables, where="a.k = b.k", arrival="arrived")
-    query = Query(plan, cache_bytes=cache_bytes)
-    for k in range(2):
-        batches = [t.slice(200 * k, 200).combine_chunks().to_batches()[0] for t in tables]
-        batches = [b.append_column(ARRIVAL, pa.array(range(b.num_rows))) for b in batches]
-        arrivals = [arrival_numbers(plan, i, b) for i, b in enumerate(batches)]
-        chunk = in_arrival_order([b.drop_columns([ARRIVAL]) for b in batches], arrivals)
-        query.micro_batch(packed_rows(plan, chunk))
+    query = Query(bound(tables, where="a.k = b.k", arrival="arrived"), cache_bytes=cache_bytes)
+    micro_batches(query, tables)
     assert len(query.shards[0]) == (1 if cache_bytes is None else 0)
     reads = query.accounts[-1].state.read
     assert (reads > 5_000) == (cache_bytes == 1), "what is not held is read from the state store"
+
+
+def test_a_shard_that_is_called_twice_in_a_micro_batch_is_counted_once() -> None:
+    """By its rows, and by the timer that says whether inputs are silent."""
+    tables = [stream(i) for i in range(2)]
+    query = Query(bound(tables, where="a.k = b.k", arrival="arrived", idle_timeout="1s"), timers=True)
+    micro_batches(query, tables)
+    first, by_rows, by_timer = query.counts
+    assert (by_rows["input"], by_timer["input"]) == (400, 0)
+    last = query.accounts[-1]
+    results = [counts["results"] for counts in query.counts]
+    assert sum(results) == last.accounting.results == by_rows["found"] + by_timer["found"] > results[0] > 0
+    assert by_rows["stored_bytes"] + by_timer["stored_bytes"] == last.state.stored > 0
+    assert first["state_tuples"] > 0
+    assert by_timer["state_tuples"] <= 0 < by_rows["state_tuples"]

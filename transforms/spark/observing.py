@@ -42,6 +42,8 @@ _INTEGERS: Final = (*_ADDED, _LARGEST)
 COUNTS: Final = f"struct<{', '.join([*(f'{n}: bigint' for n in _INTEGERS), *(f'{n}: double' for n in _REALS)])}>"
 """What a shard tells with its account, as a type of Spark."""
 COUNTS_ARROW: Final = pa.struct([*((n, pa.int64()) for n in _INTEGERS), *((n, pa.float64()) for n in _REALS)])
+_STANDING: Final = ("state_tuples", "state_bytes", "stored_bytes", "found", "missed")
+"""Of these, what says how a shard stands, not what a micro-batch has brought."""
 _numbers = count(1)
 
 
@@ -75,6 +77,11 @@ def counts_of(shard: Shard, before: Accounting, cost: StateBytes) -> dict[str, A
         "found": float(account.results),
         "missed": float("nan") if account.shed_unmeasured else sum(account.missed_results().values()),
     }
+
+
+def told_again(counts: dict[str, Any], told: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what a shard tells after it has told something in the same micro-batch, such that both add up."""
+    return counts if told is None else counts | {which: counts[which] - told[which] for which in _STANDING}
 
 
 def observe(packed: DataFrame, name: str | None = None) -> tuple[DataFrame, Observation | None]:

@@ -70,6 +70,8 @@ class JoinProcessor(StatefulProcessor):
             handle.getValueState("settings", "content string"),
         )
         self._numbers = count()
+        self._told: dict[int, dict[str, Any]] = {}
+        """What shards have told in this micro-batch: one with rows may be called by its timer too."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Return what the rows gave, as rows of ``packing.OUTPUT``."""
@@ -91,6 +93,7 @@ class JoinProcessor(StatefulProcessor):
 
     def _give(self, key: int, rows: list[Packed], timer_values: Any, expired: bool = False) -> Iterator[Row]:
         from slackwater.plugins.clock import now_nanos
+        from slackwater.transforms.spark.observing import told_again
         from slackwater.transforms.spark.shard import Given
         from slackwater.transforms.spark.state import (
             ShardOf,
@@ -116,7 +119,10 @@ class JoinProcessor(StatefulProcessor):
                 self._wake(opened)
         cost = StateBytes(given.nbytes, opened.read_bytes, opened.written_bytes, opened.stored_bytes)
         account = account_of(opened.shard, before, cost)
-        yield _Output(key, account.kind, next(self._numbers), account.blob, account.counts)
+        assert account.counts is not None
+        counts = told_again(account.counts, self._told.get(key))
+        self._told[key] = account.counts
+        yield _Output(key, account.kind, next(self._numbers), account.blob, counts)
 
     def _wake(self, opened: Opened[Shard]) -> None:
         """Set a timer, unless there is one: when that goes off, it is set again to what is due then."""
