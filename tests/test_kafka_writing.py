@@ -46,9 +46,11 @@ def messages(which: int, start: int = 0, n: int = 300) -> list[dict[str, int]]:
     return [{"ts": 10 * (i - i * 7 % 4) + which, "k": i % 5, "n": i} for i in range(start, start + n)]
 
 
-def send_both(broker: Any, topics: dict[str, str], start: int = 0, n: int = 300) -> None:
+def send_both(
+    broker: Any, topics: dict[str, str], start: int = 0, n: int = 300, parts: tuple[int, ...] = (0, 1)
+) -> None:
     for which, topic in enumerate(topics.values()):
-        for part in range(2):
+        for part in parts:
             millis = range(BASE + start + part, BASE + start + n, 2)
             broker.send(topic, messages(which, start, n)[part::2], part, millis)
 
@@ -106,6 +108,7 @@ def test_results_in_kafka_are_those_of_an_undisturbed_run_once_per_id(
 
 
 def test_a_broker_that_goes_down_and_comes_back_loses_nothing(spark: Any, broker: Any, tmp_path: Path) -> None:
+    """When it is back, one partition of each topic is silent: it holds nothing back, without any idle_timeout."""
     topics = {name: broker.create(f"down-{name}", 2) for name in "ab"}
     send_both(broker, topics, n=100)
     checkpoint, sink = str(tmp_path / "checkpoint"), ParquetSink(str(tmp_path / "out"))
@@ -119,15 +122,15 @@ def test_a_broker_that_goes_down_and_comes_back_loses_nothing(spark: Any, broker
     finally:
         query.stop()
         broker.start()
-    send_both(broker, topics, start=100, n=200)
+    send_both(broker, topics, start=100, n=200, parts=(1,))
     write_outputs(join(spark, broker, topics), checkpoint, trigger=NOW, results=sink).awaitTermination()
     found = Counter((row["a_n"], row["b_n"]) for row in rows_in(spark, tmp_path / "out"))
-    rows = [messages(which) for which in range(2)]
+    rows = [messages(which, n=100) + messages(which, 100, 200)[1::2] for which in range(2)]
     pairs = [(a, b) for a in rows[0] for b in rows[1] if a["k"] == b["k"] and abs(a["ts"] - b["ts"]) <= 30]
     near = Counter((a["n"], b["n"]) for a, b in pairs)
     settled = Counter((a["n"], b["n"]) for a, b in pairs if max(a["ts"], b["ts"]) < 2900)
     assert settled <= found <= near
-    assert settled.total() > 300
+    assert settled.total() > 200
 
 
 def test_messages_that_are_gone_before_they_were_read_are_told(spark: Any, broker: Any, tmp_path: Path) -> None:
