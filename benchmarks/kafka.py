@@ -259,7 +259,8 @@ def main(options: argparse.Namespace) -> None:
         found = judge(Path(folder), load, seen)
         found["replayed_per_s"] = round(replay(session, broker, Path(folder), options.recall, 100_000))
     session.stop()
-    print(json.dumps(vars(options) | {"idle_timeout_s": IDLE_TIMEOUT_S} | found, indent=2))
+    wanted = {"recall_wanted": options.recall, "idle_timeout_s": IDLE_TIMEOUT_S}
+    print(json.dumps(vars(options) | wanted | found, indent=2))
     if found["recall"] < options.recall or found["doubled"] or found["wrong"]:
         raise SystemExit("the recall was missed, or results are wrong")
 
