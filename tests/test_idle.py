@@ -23,9 +23,13 @@ from slackwater.transforms.config import GroupCloseConfig, JoinConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.intake import Chunk
 from slackwater.transforms.operator import Operator
+from slackwater.transforms.plan import ARRIVAL
 from slackwater.transforms.reorder import ReorderBuffer
+from slackwater.transforms.spark.packing import Packed, pack, pack_beat
+from slackwater.transforms.spark.shard import Given, Shard
 
 SLACK = 10
+FIXED = {"strategy": "fixed", "slack": f"{SLACK}ms"}
 
 
 class Reference:
@@ -51,7 +55,7 @@ class Reference:
         return bound
 
     def idle(self, inputs: list[int]) -> None:
-        self.silent |= set(inputs)
+        self.silent = set(inputs)
         for i in inputs:
             self._release(i, 1 << 62)
         self._synchronise()
@@ -221,3 +225,25 @@ def test_a_timeout_is_a_duration() -> None:
     assert fixed(idle_timeout="30s").config.idle_timeout == 30_000_000_000
     with pytest.raises(ConfigError, match="idle_timeout: must be a duration such as 250ms"):
         JoinConfig.read({"time": "ts", "window": "1s", "idle_timeout": 5})
+
+
+def test_inputs_that_wake_in_one_micro_batch_wait_for_each_other() -> None:
+    """After a pause, all rows of a come before all of b: without waiting, none of a would find one of b."""
+    plan = plan_of(SCHEMA, window="10s", where="a.k = b.k", disorder=FIXED, idle_timeout="1s")
+    shard = Shard(plan)
+
+    def take(second: int, *ranges: tuple[int, int]) -> int:
+        rows = []
+        for i, (first, stop) in enumerate(ranges):
+            ids = range(first, stop)
+            batch = pa.RecordBatch.from_pylist([{"id": n, "ts": n, "k": n, "v": 0} for n in ids], schema=SCHEMA)
+            numbered = batch.append_column(ARRIVAL, pa.array(range(1000 * i, 1000 * i + batch.num_rows)))
+            parts = [pack(plan, i, numbered, [0], 0), pack_beat(i, stop - 1, [0])] if ids else []
+            rows += [Packed(r["input"], r["place"], r["blob"]) for part in parts for r in part.to_pylist()]
+        outputs = shard.take(Given(rows, second * 1_000_000_000))
+        return sum(batch.num_rows for out in outputs for batch in out.results)
+
+    assert take(0, (0, 100), (0, 100)) > 80
+    assert take(5) > 0, "both are silent, and nothing is held"
+    assert take(6, (5000, 5100), (5000, 5100)) + take(20) == 100
+    assert not shard.accounting.late

@@ -101,9 +101,12 @@ class ReorderBuffer:
     def idle(self, inputs: Sequence[int]) -> Emitted:
         """Let inputs that have nothing to say hold nothing back, until they bring a row.
 
-        What their K-slack buffers hold goes to the Synchronizer, which waits for the other inputs only. Once all
-        are silent, nothing is held. Rows that come later and are behind go straight on, as always.
+        What their K-slack buffers hold goes to the Synchronizer, which waits for the other inputs only; those
+        that were silent and are not named are waited for again. Once all are silent, nothing is held. Rows that
+        come later and are behind go straight on, as always.
         """
+        for i in self._silent.keys() - set(inputs):
+            self._wait_for(i)
         for i in inputs:
             if i not in self._silent:
                 newest = int(self._held()[i][0].max(initial=NEVER))
@@ -118,8 +121,7 @@ class ReorderBuffer:
         Inputs that were silent are waited for again.
         """
         for i in np.flatnonzero(bounds != NEVER).tolist():
-            if i in self._silent:
-                self._state.slack[i, kernel.RELEASED] = self._silent.pop(i)
+            self._wait_for(i)
         return self._go_on(bounds)
 
     def drain(self) -> Emitted:
@@ -163,11 +165,14 @@ class ReorderBuffer:
         """Wait for the input of arrival ``start`` again; return where another silent one speaks, or ``stop``."""
         if not self._silent:
             return stop
-        spoke = int(inputs[start])
-        if spoke in self._silent:
-            self._state.slack[spoke, kernel.RELEASED] = self._silent.pop(spoke)
+        self._wait_for(int(inputs[start]))
         speaks = np.flatnonzero(np.isin(inputs[start:stop], list(self._silent)))
         return start + int(speaks[0]) if speaks.size else stop
+
+    def _wait_for(self, i: int) -> None:
+        """Let an input hold rows back again, if it was silent."""
+        if i in self._silent:
+            self._state.slack[i, kernel.RELEASED] = self._silent.pop(i)
 
     def _go_on(self, bounds: Int64s) -> Emitted:
         """Let the inputs have released everything up to their bounds; return what the Synchronizer lets go."""

@@ -107,6 +107,12 @@ class Shard:
         started = time.perf_counter()
         batches, marks = self._gather(given.rows)
         last = last or (marks is not None and bool((marks == ENDED).all()))
+        live = marks is None and not last
+        progress = _progress(given.rows, len(self.plan.members))
+        speak = {self.plan.counts_as[i] for i, batch in enumerate(batches) if batch.num_rows}
+        speak |= set(np.flatnonzero(progress != NEVER).tolist())
+        if live:
+            yield from self._wake(speak, given.nanos)
         if not last and marks is not None:
             batches = self._hold(batches, marks)
         else:
@@ -122,14 +128,12 @@ class Shard:
                 (int(arrival.max()) + 1 for arrival in arrivals if arrival.size), default=self._numbered
             )
         chunk = in_arrival_order(batches, arrivals)
-        live = marks is None and not last
         if live:
             chunk = chunk._replace(came=self._since_last(chunk.input.size, given.nanos // 1000))
         for step in _steps(chunk):
             with clock_at(given.nanos), naming_rows(self.plan, self._number, step):
                 outputs = self._operator.push(step)
             yield outputs
-        progress = _progress(given.rows, len(self.plan.members))
         if live and (progress != NEVER).any():
             with clock_at(given.nanos):
                 if self._scout is not None:
@@ -142,8 +146,6 @@ class Shard:
         if queue is not None and live and self._measures:
             queue.measure(time.perf_counter() - started)
         if live and self.plan.config.idle_timeout is not None:
-            speak = {self.plan.counts_as[which] for which in np.unique(chunk.input).tolist()}
-            speak |= set(np.flatnonzero(progress != NEVER).tolist())
             yield from self._rest(speak, given.nanos, self.plan.config.idle_timeout)
         if last:
             with naming_rows(self.plan, self._number):
@@ -202,11 +204,20 @@ class Shard:
             self._heard[which] = nanos
         before, self._silent = self._silent, {i for i, t in enumerate(self._heard) if nanos - t >= timeout}
         if not self._silent <= before:
-            with clock_at(nanos):
-                if self._scout is not None:
-                    self._scout.idle(sorted(self._silent))
-                outputs = self._operator.idle(sorted(self._silent))
-            yield outputs
+            yield self._idle(nanos)
+
+    def _wake(self, speak: set[int], nanos: int) -> Iterator[Outputs]:
+        """Wait again for inputs that were silent and bring rows now, before any of these is taken."""
+        if len(self.plan.members) > 1 and self._silent & speak:
+            self._silent -= speak
+            yield self._idle(nanos)
+
+    def _idle(self, nanos: int) -> Outputs:
+        """Tell the operator which inputs are silent."""
+        with clock_at(nanos):
+            if self._scout is not None:
+                self._scout.idle(sorted(self._silent))
+            return self._operator.idle(sorted(self._silent))
 
     def _since_last(self, n: int, now: int) -> Int64s:
         """Return when the rows of a micro-batch came: one after the other since the one before was taken."""
