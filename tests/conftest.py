@@ -42,8 +42,13 @@ _forget_stale_kernels()
 
 
 @cache
-def _needs_java(path: Path) -> bool:
+def _needs_session(path: Path) -> bool:
     return "mark.spark" in path.read_text() or "mark.beam_spark" in path.read_text()
+
+
+@cache
+def _takes_long(path: Path) -> bool:
+    return _needs_session(path) or "mark.own_java" in path.read_text()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -54,7 +59,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", maxsplit=1)[0]
-            return "java" if _needs_java(config.rootpath / file) else file
+            return "java" if _needs_session(config.rootpath / file) else file
 
     return Scheduling(config, log)
 
@@ -62,7 +67,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what needs Java where there are workers: it takes longest."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not _needs_java(item.path))
+        items.sort(key=lambda item: not _takes_long(item.path))
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 
 import pyspark
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.own_java
 ROWS = 6000
 kills = load_benchmark("worker_kills")
 
