@@ -18,12 +18,14 @@ from slackwater.plugins.contract import (
     Snapshot,
 )
 from slackwater.plugins.disorder.budget import NEARLY, ShedShare, recall_left
-from slackwater.plugins.join.mswj_logic import RUN, SlidingWindowJoinLogic
+from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
 from slackwater.transforms.kernels import needed_slack as kernel
 
 if TYPE_CHECKING:
     from slackwater.plugins.disorder.result_slack import ResultSlack
 
+_RUN: Final = 1 << 13
+"""Arrivals looked up at once: windows have room for as many more, and more would not fit the cache."""
 FINE_STEPS: Final = 128
 """Slacks that are told apart by the granularity; larger ones by a share of themselves."""
 GROWTH: Final = 1.02
@@ -81,8 +83,8 @@ class Learner(SlidingWindowJoinLogic):
     ) -> None:  # fmt: skip
         """Look arrivals up and keep them; see ``kernels.needed_slack`` for what is recorded."""
         data = (arrivals.input, arrivals.ts, arrivals.progress, arrivals.frontier, arrivals.cells, arrivals.nulls)
-        for start in range(0, arrivals.ts.size, RUN):
-            end = min(start + RUN, arrivals.ts.size)
+        for start in range(0, arrivals.ts.size, _RUN):
+            end = min(start + _RUN, arrivals.ts.size)
             self._reserve(end - start)
             self._turn = kernel.learn(
                 self._w, self._plan, self._weights, data, start, end, limits, samples, self._turn, first_row,

@@ -14,7 +14,8 @@ from slackwater.transforms.kernels import windows as kernel
 from slackwater.transforms.kernels.predicate import BLOCK
 
 RESULTS_AT_ONCE = 1 << 16
-RUN = 1 << 13
+RUN = 1 << 15
+"""Tuples of a run at most: how many are held is looked at between runs."""
 _LONG_AGO = np.iinfo(np.int64).min // 2
 
 
@@ -44,19 +45,18 @@ class SlidingWindowJoinLogic:
         n = released.ts.size
         start = 0
         while start < n:
-            # Room for what is live and as much again: a table sized for the whole chunk would not fit the cache.
             end = min(n, start + max(RUN, self.live()))
-            self._reserve(end - start)
+            self._have_room()
             room = 0 if self._counts_only else self._results
             rows, probe = (
                 np.empty((room, len(self._w.control) - 1), np.int64),
                 np.empty(max(1, room), np.int64),
             )
             stop, found, join_size, cross_size = self._run(released, start, end, rows, probe)
-            if stop == start:
+            if stop > start:
+                yield Matches(start, stop, rows[:found], probe[:found], join_size, cross_size)
+            elif self._has_room:
                 self._results *= 2
-                continue
-            yield Matches(start, stop, rows[:found], probe[:found], join_size, cross_size)
             start = stop
 
     def live(self) -> int:
@@ -113,8 +113,21 @@ class SlidingWindowJoinLogic:
         released = Released(held.input, held.seq, held.ts, np.asarray(late, np.bool_), held.cells, held.nulls)
         self._run(released, 0, n, np.empty((0, len(self._w.control) - 1), np.int64), np.empty(0, np.int64))
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether a slot is free."""
+        return bool(self._w.control[-1, layout.FREE_SLOT] != layout.NONE)
+
+    def _have_room(self) -> None:
+        """See to it that a slot is free.
+
+        Windows get room for what they hold and as much again: sized for a run, they would not fit the cache.
+        """
+        if not self._has_room:
+            self._reserve(max(1, len(self._w.slots) - self._occupied() + 1))
+
     def _reserve(self, n: int) -> None:
-        """Make room for ``n`` more tuples, at least doubling, so that the kernel never has to."""
+        """Make room for ``n`` more tuples, at least doubling."""
         size = len(self._w.slots)
         if self._occupied() + n > size:
             self._enlarge(max(2 * size, self._occupied() + n))

@@ -116,7 +116,7 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
         while start < n or first < coming:
             live = self.live()
             end = min(n, start + max(RUN, live))
-            self._reserve(end - start)
+            self._have_room()
             room = 0 if self._counts_only else self._results
             rows, probe = np.empty((room, len(self._w.control) - 1), np.int64), np.empty(max(1, room), np.int64)
             before = (start, first)
@@ -130,11 +130,11 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
                     self._scratch, rows, probe, join_size, cross_size, out,
                 )  # fmt: skip
                 self._take(out)
-            if (stop, first) == before:
+            if (stop, first) != before:
+                sizes = join_size[: stop - start], cross_size[: stop - start]
+                yield Matches(start, stop, rows[:found], probe[:found], *sizes, self._told())
+            elif self._has_room:
                 self._results *= 2
-                continue
-            sizes = join_size[: stop - start], cross_size[: stop - start]
-            yield Matches(start, stop, rows[:found], probe[:found], *sizes, self._told())
             start = stop
 
     def _given(self, punctuations: Punctuations) -> kernel.Given:
@@ -233,9 +233,9 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
             table, bits = np.full(slots, layout.NONE, np.int64), np.zeros(max(1, slots // 8), np.uint64)
             self._v = self._v._replace(inodes=larger, itable=table, bits=bits)
             inodes.rehash(self._v)
-            inodes.refilter(self._plan, self._v, self._search)
+            inodes.refilter(self._v)
         elif control[0, inodes.STALE] > size:
-            inodes.refilter(self._plan, self._v, self._search)
+            inodes.refilter(self._v)
 
     def _listed(self) -> Int64s:
         out = np.empty(int(self._v.icontrol[0, inodes.INODES]), np.int64)

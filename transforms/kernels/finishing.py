@@ -37,7 +37,7 @@ from slackwater.transforms.kernels.slots import (
     NONE,
     OWNER,
     forget_group,
-    hash_key,
+    hash_values,
     unlink_slot,
 )
 from slackwater.transforms.kernels.windows import INDEXES, borrowed_plan, borrowed_windows
@@ -147,7 +147,7 @@ def inode_of(w, plan, values, search):  # type: ignore[no-untyped-def]
     A new one has the bits of the inputs whose ranges contain the value.
     """
     n_keys = values.signature[0, KEYS]
-    h = hash_key(0, search, n_keys)
+    h = hash_values(search, n_keys)
     v = find_inode(values.inodes, values.itable, h, search, n_keys)
     if v == NONE:
         v = add_inode(w, plan, values, search, h)

@@ -2,8 +2,8 @@
 
 One hash table for all inputs: an I-Node has a bit for each input that has punctuated its value. Those in use
 are chained in the order in which they came, so that the oldest can be forgotten. In front of the table there is
-a filter, two bits per hash in the inputs' indexes, which is there for every tuple: most have a value that nobody
-has punctuated, and need no more than that.
+a filter, two bits per value, which is there for every tuple: most have a value that nobody has punctuated, and
+need no more than that. Hashes in the inputs' indexes follow from the one that an I-Node keeps.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,16 @@ import numpy as np
 from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
-from slackwater.transforms.kernels.slots import FREE_GROUP, HASH, HEAD, NONE, find_group, forget_group, hash_key
+from slackwater.transforms.kernels.slots import (
+    FREE_GROUP,
+    HASH,
+    HEAD,
+    NONE,
+    find_group,
+    forget_group,
+    hash_in,
+    hash_values,
+)
 
 # A group's column after those of ``kernels.slots``: its I-Node, where its input has punctuated its value.
 INODE = 5
@@ -57,25 +66,15 @@ def _two_bits(h):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, forceinline=True)
 def is_unheard(bits, h):  # type: ignore[no-untyped-def]
-    """Return whether the value with this hash in an input's index certainly has no I-Node."""
+    """Return whether the value with this hash certainly has no I-Node."""
     wanted = _two_bits(h)
     return bits[(h >> 32) & (bits.size - 1)] & wanted != wanted
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def index_hash(plan, values, i, search):  # type: ignore[no-untyped-def]
-    """Return the hash in the index of input ``i`` of the value in the last record of ``search``."""
-    tag = i * plan.indexes.shape[1] + values.signature[1 + i, INDEX]
-    return hash_key(tag, search, values.signature[0, KEYS])
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _announce(plan, values, search):  # type: ignore[no-untyped-def]
-    """Set the bits of the value in the last record of ``search``."""
-    for i in range(plan.inputs.shape[0]):
-        if (values.signature[0, MEMBERS] >> i) & 1:
-            h = index_hash(plan, values, i, search)
-            values.bits[(h >> 32) & (values.bits.size - 1)] |= _two_bits(h)
+def _announce(values, h):  # type: ignore[no-untyped-def]
+    """Set the bits of the value with this hash."""
+    values.bits[(h >> 32) & (values.bits.size - 1)] |= _two_bits(h)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -104,7 +103,7 @@ def group_of(w, plan, values, j, inode, search):  # type: ignore[no-untyped-def]
     for c in range(n_keys):
         search[-1, c] = values.inodes[inode, KEY + c]
     x = values.signature[1 + j, INDEX]
-    h = index_hash(plan, values, j, search)
+    h = hash_in(j * plan.indexes.shape[1] + x, values.inodes[inode, HASH])
     return find_group(w.slots, w.groups, w.table, plan.indexes, plan.first_cell, j, x, h, search, n_keys)
 
 
@@ -169,19 +168,17 @@ def add_inode(w, plan, values, search, h):  # type: ignore[no-untyped-def]
     while values.itable[at] >= 0:
         at = (at + 1) & mask
     values.itable[at] = v
-    _announce(plan, values, search)
+    _announce(values, h)
     return v
 
 
 @njit(cache=True, nogil=True)
-def refilter(plan, values, search):  # type: ignore[no-untyped-def]
+def refilter(values):  # type: ignore[no-untyped-def]
     """Set the filter to the I-Nodes there are: those that are gone have left their bits behind."""
     values.bits[:] = 0
     v = values.icontrol[0, OLDEST]
     while v != NONE:
-        for c in range(values.signature[0, KEYS]):
-            search[-1, c] = values.inodes[v, KEY + c]
-        _announce(plan, values, search)
+        _announce(values, values.inodes[v, HASH])
         v = values.inodes[v, BEHIND]
     values.icontrol[0, STALE] = 0
 
@@ -206,7 +203,7 @@ def restore(w, plan, values, masks, done, keys, search):  # type: ignore[no-unty
     for k in range(masks.size):
         for c in range(n_keys):
             search[-1, c] = keys[k, c]
-        v = add_inode(w, plan, values, search, hash_key(0, search, n_keys))
+        v = add_inode(w, plan, values, search, hash_values(search, n_keys))
         values.inodes[v, MASK] = masks[k]
         values.inodes[v, DONE] = done[k]
         values.icontrol[0, OPEN] -= done[k]

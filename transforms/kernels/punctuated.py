@@ -37,7 +37,6 @@ from slackwater.transforms.kernels.inodes import (
     borrowed_values,
     find_inode,
     group_of,
-    index_hash,
     is_unheard,
 )
 from slackwater.transforms.kernels.promises import in_range, ordered
@@ -45,6 +44,7 @@ from slackwater.transforms.kernels.slots import (
     AFTER,
     COUNT,
     FIRST,
+    FREE_SLOT,
     GROUP,
     HASH,
     LAST,
@@ -53,10 +53,12 @@ from slackwater.transforms.kernels.slots import (
     LIVE,
     NONE,
     OWNER,
+    TAG,
     TS,
     drop_slot,
     free_slot,
-    hash_key,
+    hash_in,
+    hash_values,
     index_slot,
 )
 from slackwater.transforms.kernels.value_ranges import has_room, punctuate_range
@@ -89,9 +91,9 @@ class Given(NamedTuple):
     is_range: Any
 
 
-# What becomes of a tuple, and why ``_join`` stops where it is no I-Node's number.
+# What becomes of a tuple.
 JOINS, DISCARDED, DROPPED = range(3)
-NO_ROOM = -2
+NEVER = 1 << 62
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -171,7 +173,8 @@ def _fate(plan, values, ranged, i, cells, nulls, k, search):  # type: ignore[no-
         cell = signature[1 + i, CELLS + c]
         has_null = has_null or (np.int64(nulls[k]) >> cell) & 1 != 0
         search[-1, c] = cells[k, cell]
-    filtered = is_unheard(values.bits, index_hash(plan, values, i, search))
+    h = hash_values(search, n_keys)
+    filtered = is_unheard(values.bits, h)
     if has_null or (filtered and not ranged):
         return JOINS
     mask = 1 << i
@@ -184,7 +187,7 @@ def _fate(plan, values, ranged, i, cells, nulls, k, search):  # type: ignore[no-
                     return DROPPED
                 mask |= 1 << j
     if not filtered:
-        v = find_inode(values.inodes, values.itable, hash_key(0, search, n_keys), search, n_keys)
+        v = find_inode(values.inodes, values.itable, h, search, n_keys)
         if v != NONE:
             if values.inodes[v, DONE]:
                 return DROPPED
@@ -198,39 +201,85 @@ def _is_over(plan, values, i, cells, nulls, k, search):  # type: ignore[no-untyp
     return _fate(plan, values, False, i, cells, nulls, k, search) != JOINS
 
 
-# fmt: off
 @njit(cache=True, nogil=True, forceinline=True)
-def _join(  # type: ignore[no-untyped-def]
-    windows, plan, values, ranged, released, start, first, end, now, n_out, search, scratch, out_rows, out_probe,
-    join_size, cross_size,
+def _pass(w, plan, values, at, now, search, out):  # type: ignore[no-untyped-def]
+    """Let the time of the join pass to ``now``, and finish what that finishes."""
+    while True:
+        v = _expire(
+            w.slots, w.groups, w.table, w.late_due, w.late_slot, w.control, plan.inputs, values.icontrol,
+            values.signature, now,
+        )  # fmt: skip
+        if v == NONE:
+            break
+        finish(w, plan, values, v, at, now, search, out)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _is_ranged(values):  # type: ignore[no-untyped-def]
+    """Return whether some input has punctuated a range."""
+    ranged = False
+    for j in range(values.n_ranges.size):
+        ranged = ranged or values.n_ranges[j] > 0
+    return ranged
+
+
+# fmt: off
+@njit(cache=True, nogil=True)
+def step(  # type: ignore[no-untyped-def]
+    windows, plan, values, released, punctuations, start, end, first, now, search, scratch, out_rows, out_probe,
+    join_size, cross_size, out,
 ):
     # fmt: on
-    """Process tuples ``first`` to ``end``; return (next tuple, results written, onT, why it stopped).
+    """Process released tuples ``start`` to ``end``, and the punctuations from ``first`` on that come before.
 
-    It stops before a tuple at which a value is finished, with the I-Node as the reason, and when ``out_rows`` is
-    full. What is rare is left to the caller: this loop is as tight as that of ``windows.step``.
+    Returns (next tuple, next punctuation, results written, onT). As ``windows.step``, it stops early when no slot
+    is free or ``out_rows`` is full; and before a range that has no room (``has_room``). Punctuations after the
+    last tuple are taken with it. ``out`` has room for all I-Nodes and all punctuations.
     """
+    p_at, p_ts, p_input, p_low, p_high, p_is_range = punctuations
     tuple_input, tuple_seq, tuple_ts, tuple_late, cells, nulls = released
-    slots, groups, table, late_due, late_slot, control = windows
+    cells, nulls = borrowed(cells), borrowed(nulls)
+    w, plan, values = borrowed_windows(windows), borrowed_plan(plan), borrowed_values(values)
+    slots, groups, table, late_due, late_slot, control = w
     inputs, steps, indexes, program, first_cell = plan
     icontrol, signature = values.icontrol, values.signature
+    search, scratch = borrowed(search), borrowed(scratch)
+    out_rows, out_probe = borrowed(out_rows), borrowed(out_probe)
+    out = borrowed_out(out)
     m = inputs.shape[0]
     members = signature[0, MEMBERS]
-    knows = ranged or icontrol[0, INODES] > 0
-    paired = not ranged and _paired(plan, signature)
-    settled = icontrol[0, OPEN] == 0 and icontrol[0, DEAD] == 0
-    for k in range(first, end):
+    pairs = _paired(plan, signature)
+    ranged = _is_ranged(values)
+    n_out = np.int64(0)
+    p = first
+    last = end if end == tuple_ts.size else end - 1
+    coming = p_at[p] if p < p_at.size and p_at[p] <= last else NEVER
+    for k in range(start, end + 1):
+        while k == coming:
+            if p_ts[p] > now:
+                now = p_ts[p]
+                _pass(w, plan, values, k, now, search, out)
+            i = p_input[p]
+            if i != NONE and p_is_range[p]:
+                if not has_room(w, values, i, out.at.size - out.size[0], p_at.size - p):
+                    return k, p, n_out, now
+                ranged = True
+                punctuate_range(w, plan, values, i, p_low[p, 0], p_high[p], k, now, search, out)
+            elif i != NONE:
+                punctuate(w, plan, values, i, p_low, p, k, now, search, out)
+            p += 1
+            coming = p_at[p] if p < p_at.size and p_at[p] <= last else NEVER
+        if k == end:
+            break
         i = tuple_input[k]
         ts = tuple_ts[k]
         late = tuple_late[k]
         if not late:
             now = ts
-            if settled:
+            if icontrol[0, OPEN] == 0 and icontrol[0, DEAD] == 0:
                 expire(slots, groups, table, late_due, late_slot, control, inputs, now)
             else:
-                v = _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol, signature, now)
-                if v != NONE:
-                    return k, n_out, now, v
+                _pass(w, plan, values, k, now, search, out)
         elif ts < now - inputs[i, WINDOW]:
             continue
         ways = 1.0
@@ -239,13 +288,15 @@ def _join(  # type: ignore[no-untyped-def]
                 ways *= control[j, LIVE]
         if not late:
             cross_size[k - start] = ways
-        asks = knows and (members >> i) & 1
+        asks = (ranged or icontrol[0, INODES] > 0) and (members >> i) & 1
         fate = JOINS
-        if asks and (late or not paired):
+        if asks and (late or ranged or not pairs):
             asks = False
             fate = _fate(plan, values, ranged, i, cells, nulls, k, search)
             if fate == DROPPED:
                 continue
+        if control[-1, FREE_SLOT] == NONE:
+            return k, p, n_out, now
         slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
         qualifies = True
         if inputs[i, OWN_TO] > inputs[i, OWN_FROM]:
@@ -261,7 +312,7 @@ def _join(  # type: ignore[no-untyped-def]
                 )  # fmt: skip
                 if found < 0:
                     free_slot(slots, control, slot)
-                    return k, n_out, now, NO_ROOM
+                    return k, p, n_out, now
                 join_size[k - start] = found
                 if out_rows.shape[0] > 0:
                     n_out += found
@@ -281,83 +332,14 @@ def _join(  # type: ignore[no-untyped-def]
         if (
             asks
             and g != NONE
-            and not is_unheard(values.bits, groups[g, HASH])
+            and not is_unheard(values.bits, hash_in(groups[g, TAG], groups[g, HASH]))
             and _is_over(plan, values, i, cells, nulls, k, search)
         ):
             control[i, LIVE] += 1
             drop_slot(slots, groups, table, control, n_indexes, slot)
             continue
         keep_slot(slots, late_due, late_slot, control, inputs, slot, late)
-    return end, n_out, now, NONE
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _pass(w, plan, values, at, now, search, out):  # type: ignore[no-untyped-def]
-    """Let the time of the join pass to ``now``, and finish what that finishes."""
-    v = 0
-    while v != NONE:
-        v = _expire(
-            w.slots, w.groups, w.table, w.late_due, w.late_slot, w.control, plan.inputs, values.icontrol,
-            values.signature, now,
-        )  # fmt: skip
-        if v != NONE:
-            finish(w, plan, values, v, at, now, search, out)
-
-
-# fmt: off
-@njit(cache=True, nogil=True)
-def step(  # type: ignore[no-untyped-def]
-    windows, plan, values, released, punctuations, start, end, first, now, search, scratch, out_rows, out_probe,
-    join_size, cross_size, out,
-):
-    # fmt: on
-    """Process released tuples ``start`` to ``end``, and the punctuations from ``first`` on that come before.
-
-    Returns (next tuple, next punctuation, results written, onT). As ``windows.step``, it stops early when
-    ``out_rows`` is full, with the unfinished tuple's results taken back; and before a range that has no room
-    (``has_room``). Punctuations after the last tuple are taken with it. ``out`` has room for all I-Nodes and all
-    punctuations.
-    """
-    p_at, p_ts, p_input, p_low, p_high, p_is_range = punctuations
-    windows, plan, values = borrowed_windows(windows), borrowed_plan(plan), borrowed_values(values)
-    released = (*released[:4], borrowed(released[4]), borrowed(released[5]))
-    search, scratch = borrowed(search), borrowed(scratch)
-    out_rows, out_probe = borrowed(out_rows), borrowed(out_probe)
-    out = borrowed_out(out)
-    ranged = values.n_ranges[0] > 0
-    for j in range(1, values.n_ranges.size):
-        ranged = ranged or values.n_ranges[j] > 0
-    n_out = np.int64(0)
-    p = first
-    k = start
-    last = end == released[2].size
-    while True:
-        stop = p_at[p] if p < p_at.size and p_at[p] < end else end
-        k, n_out, now, why = _join(
-            windows, plan, values, ranged, released, start, k, stop, now, n_out, search, scratch, out_rows,
-            out_probe, join_size, cross_size,
-        )  # fmt: skip
-        if why == NO_ROOM:
-            break
-        if why != NONE:
-            finish(windows, plan, values, why, k, now, search, out)
-            continue
-        while p < p_at.size and p_at[p] == k and (k < end or last):
-            if p_ts[p] > now:
-                now = p_ts[p]
-                _pass(windows, plan, values, k, now, search, out)
-            i = p_input[p]
-            if i != NONE and p_is_range[p]:
-                if not has_room(windows, values, i, out.at.size - out.size[0], p_at.size - p):
-                    return k, p, n_out, now
-                ranged = True
-                punctuate_range(windows, plan, values, i, p_low[p, 0], p_high[p], k, now, search, out)
-            elif i != NONE:
-                punctuate(windows, plan, values, i, p_low, p, k, now, search, out)
-            p += 1
-        if k == end:
-            break
-    return k, p, n_out, now
+    return end, p, n_out, now
 
 
 @njit(cache=True, nogil=True)

@@ -25,12 +25,24 @@ KEYS, COLUMNS = range(2)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def hash_key(tag, search, n_keys):  # type: ignore[no-untyped-def]
-    """Hash the key values in the last record of ``search``, apart for every index."""
-    h = np.uint64(tag + 1) * np.uint64(0x9E3779B97F4A7C15)
+def hash_values(search, n_keys):  # type: ignore[no-untyped-def]
+    """Hash the key values in the last record of ``search``."""
+    h = np.uint64(0)
     for c in range(n_keys):
         h = mix(h ^ np.uint64(search[-1, c]))
     return np.int64(h >> np.uint64(1))
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def hash_in(tag, h):  # type: ignore[no-untyped-def]
+    """Turn the hash of values into the one they have in an index, apart for every index, or back again."""
+    return h ^ np.int64((np.uint64(tag + 1) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(1))
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def hash_key(tag, search, n_keys):  # type: ignore[no-untyped-def]
+    """Hash the key values in the last record of ``search`` for an index."""
+    return hash_in(tag, hash_values(search, n_keys))
 
 
 @njit(cache=True, nogil=True, forceinline=True)

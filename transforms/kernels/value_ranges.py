@@ -38,7 +38,8 @@ from slackwater.transforms.kernels.slots import (
     NONE,
     OWNER,
     find_group,
-    hash_key,
+    hash_in,
+    hash_values,
 )
 
 
@@ -103,14 +104,15 @@ def has_room(w, values, i, left, coming):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _is_known(w, plan, values, search):  # type: ignore[no-untyped-def]
     """Return whether the value in the last record of ``search`` has an I-Node or a tuple that is held."""
-    if find_inode(values.inodes, values.itable, hash_key(0, search, 1), search, 1) != NONE:
+    h = hash_values(search, 1)
+    if find_inode(values.inodes, values.itable, h, search, 1) != NONE:
         return True
     for j in range(plan.inputs.shape[0]):
         x = values.signature[1 + j, INDEX]
         if x == NONE:
             continue
-        h = hash_key(j * plan.indexes.shape[1] + x, search, 1)
-        if find_group(w.slots, w.groups, w.table, plan.indexes, plan.first_cell, j, x, h, search, 1) != NONE:
+        own = hash_in(j * plan.indexes.shape[1] + x, h)
+        if find_group(w.slots, w.groups, w.table, plan.indexes, plan.first_cell, j, x, own, search, 1) != NONE:
             return True
     return False
 

@@ -334,17 +334,15 @@ def step(  # type: ignore[no-untyped-def]
     # fmt: on
     """Process released tuples ``start`` to ``end``; return (next tuple, results written, onT).
 
-    Stops early only when ``out_rows`` is full; what the unfinished tuple had found is taken back, so the
-    caller can go on from that tuple with an empty or a larger array. With ``out_rows`` of no rows, results
-    are counted only. With ``out_probe`` of no rows nothing is probed: how a snapshot becomes windows again.
-    With ``visiting``, tuples that are in order look at the windows and leave no trace; late ones are kept.
+    Stops early only when no slot is free or ``out_rows`` is full, with the unfinished tuple's results taken back:
+    the caller goes on from there with more room. With ``out_rows`` of no rows, results are counted only. With
+    ``out_probe`` of none nothing is probed: how a snapshot becomes windows again. With ``visiting``, tuples in
+    order look at the windows and leave no trace; late ones are kept.
     """
     tuple_input, tuple_seq, tuple_ts, tuple_late, cells, nulls = released
     cells, nulls = borrowed(cells), borrowed(nulls)
-    slots, groups, table = borrowed(w.slots), borrowed(w.groups), borrowed(w.table)
-    late_due, late_slot, control = borrowed(w.late_due), borrowed(w.late_slot), borrowed(w.control)
-    inputs, steps, indexes = borrowed(plan.inputs), borrowed(plan.steps), borrowed(plan.indexes)
-    program, first_cell = borrowed(plan.program), plan.first_cell
+    slots, groups, table, late_due, late_slot, control = borrowed_windows(w)
+    inputs, steps, indexes, program, first_cell = borrowed_plan(plan)
     search, scratch = borrowed(search), borrowed(scratch)
     out_rows, out_probe = borrowed(out_rows), borrowed(out_probe)
     m = inputs.shape[0]
@@ -361,6 +359,8 @@ def step(  # type: ignore[no-untyped-def]
                 expire(slots, groups, table, late_due, late_slot, control, inputs, now)
             elif ts < now - inputs[i, WINDOW] or inputs[i, ROWS] < NO_ROWS:
                 continue
+        if control[-1, FREE_SLOT] == NONE:
+            return k, n_out, now
         slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
         qualifies = True
         if inputs[i, OWN_TO] > inputs[i, OWN_FROM]:
