@@ -330,7 +330,7 @@ class DisorderStrategy(Strategy):
     may_change: ClassVar[tuple[str, ...]] = ()
     """Options that may have other values when a logic is built from a snapshot: live queries may change them."""
     shares: ClassVar[bool] = False
-    """Whether bounds are a slack behind progress that may be learnt from a sample: all shards then use one."""
+    """Whether bounds may be learnt from a sample of all rows: all shards of a live join then follow the same."""
 
     @property
     def reads_clock(self) -> bool:

@@ -85,17 +85,22 @@ session = start_session(conf={"spark.driver.memory": "512m", "spark.executor.pys
 tell(lambda: read_from_kafka(session, "127.0.0.1:1", "t", schema="a INT"))
 tell(lambda: session.range(4).mapInArrow(greedy, "id long").collect())
 tell(lambda: session.range(1).select(F.size(F.array_repeat(F.col("id"), 2_000_000_000))).collect())
+session.sparkContext._gateway.proc.kill()
+tell(lambda: session.range(4).collect())
 """
 
 
 def test_too_little_memory_and_a_missing_connector_are_told_in_one_sentence() -> None:
     """In processes of their own, with little memory and without the connector."""
     running = [
-        subprocess.Popen([sys.executable, "-c", SCRIPT, what], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, what], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         for what in ("start", "go on")
     ]
-    told = "".join(process.communicate(timeout=200)[0] for process in running)
-    heap, kafka, python, java = told.splitlines()
+    told, errors = map("".join, zip(*(process.communicate(timeout=200) for process in running), strict=True))
+    assert "Traceback" not in errors
+    heap, kafka, python, java, ended = told.splitlines()
     assert heap.startswith("SlackwaterError Spark did not start on 'local[2]': ")
     assert (
         "System memory 104857600 must be at least 471859200. Please increase heap size using the --driver" in heap
@@ -107,6 +112,9 @@ def test_too_little_memory_and_a_missing_connector_are_told_in_one_sentence() ->
     )
     assert java.startswith(
         "SlackwaterError Spark ran out of memory (Java heap space): give it more (spark.driver"
+    )
+    assert ended.startswith(
+        "SlackwaterError Spark's Java process has ended, often for lack of memory (exit code -9): give it more"
     )
 
 

@@ -189,13 +189,13 @@ class PartProgress:
         """The largest time, or NEVER."""
         return int(self._progress[0])
 
-    def follow(self, batch: pa.RecordBatch) -> None:
-        """Take more rows."""
+    def follow(self, batch: pa.RecordBatch) -> Bools:
+        """Take more rows; return which of them count."""
         ticks, known = event_times(batch.column(self._column), self._unit)
         ticks = ticks[known]
         if self._future < 0 or not ticks.size:
             self._progress[0] = ticks.max(initial=self.reached)
-            return
+            return known
         if self.reached == NEVER:
             self._progress[0] = np.partition(ticks, ticks.size // 2)[ticks.size // 2]
         verdict, *out = np.zeros(ticks.size, np.int8), *np.zeros((2, ticks.size), np.int64)
@@ -203,6 +203,9 @@ class PartProgress:
             np.zeros(ticks.size, np.int8), ticks, known[known], self._progress, -1, self._future, self._jumped,
             verdict, *out,
         )  # fmt: skip
+        counts = known.copy()
+        counts[known] = verdict == kernel.KEEP
+        return counts
 
 
 def _refused(chunk: Chunk, of_input: list[Int64s], ts: Int64s, verdict: Int8s) -> list[Refused]:

@@ -136,7 +136,8 @@ class Pacing:
     def hold(self, arrivals: Arrivals, bounds: Int64s) -> None:
         """Note the slack that arrivals met, except where nothing could be released yet."""
         known = bounds != NEVER
-        slack = np.maximum(arrivals.progress[known] - bounds[known], 0)
+        said = getattr(self._disorder, "slacks", None)
+        slack = np.maximum(arrivals.progress[known] - bounds[known], 0) if said is None else said(arrivals)[known]
         self._distance[arrivals.input[known]] = slack
         self._accounting.hold(slack)
         if self.measured:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,6 +15,8 @@ _RUN: Final = 1 << 13
 _FIRST: Final = 64
 """Room to begin with where there is a limit."""
 _FEW: Final = 512
+_NOBODY: Final = -1
+"""Code of an arrival that brings no row, only a bound for those that are held."""
 _AWAY: Final = np.iinfo(np.int64).max
 """What a silent input is taken to have released: nobody waits for it."""
 
@@ -30,6 +32,13 @@ class Emitted(NamedTuple):
     """Index of the arrival that let the row go; -1 for the end of the input."""
 
 
+class Leads(Protocol):
+    """Knows of arrivals that a buffer is not given."""
+
+    held_bounds: Int64s
+    """For each of the arrivals that come next, how far to release rows of its input that came before it."""
+
+
 class ReorderBuffer:
     """Holds rows until their input's bound has passed them and no input is behind them.
 
@@ -42,6 +51,9 @@ class ReorderBuffer:
 
     def __init__(self, inputs: int, snapshot: Snapshot | None = None, capacity: int | None = None) -> None:
         self.capacity = capacity
+        self.leader: Leads | None = None
+        """What bounds come from, if from a buffer with more rows, which may have let go what is held here. Where
+        slack has grown, a row that is held may be older than some that were released; these wait for it."""
         self._state = _empty(inputs, self._least)
         self._silent: dict[int, int] = {}
         """Inputs that nobody waits for, and the largest time that each has released."""
@@ -70,8 +82,27 @@ class ReorderBuffer:
         s = self._state
         return int(s.slack[:, kernel.IN_RING : kernel.RELEASED].sum() + s.clock[kernel.IN_SYNC])
 
+    @property
+    def released(self) -> Int64s:
+        """Of each input the largest time that it has released, or NEVER."""
+        released = self._state.slack[:, kernel.RELEASED].copy()
+        released[list(self._silent)] = list(self._silent.values())
+        return released
+
     def push(self, inputs: Int8s, ts: Int64s, codes: Int64s, bounds: Int64s) -> Emitted:
         """Take arrivals in order, each with the bound it sets for its input; return what leaves."""
+        if self.leader is None:
+            return self._push(inputs, ts, codes, bounds)
+        held = self.leader.held_bounds
+        at = np.flatnonzero(held > bounds)
+        emitted = self._push(
+            np.insert(inputs, at, inputs[at]), np.insert(ts, at, NEVER), np.insert(codes, at, _NOBODY),
+            np.insert(bounds, at, held[at]),
+        )  # fmt: skip
+        emitted = Emitted._make(array[emitted.code != _NOBODY] for array in emitted)
+        return emitted._replace(at=emitted.at - np.searchsorted(at + np.arange(at.size), emitted.at))
+
+    def _push(self, inputs: Int8s, ts: Int64s, codes: Int64s, bounds: Int64s) -> Emitted:
         size = len(self) + ts.size
         code, out_ts, at = (np.empty(size, np.int64) for _ in range(3))
         out = Emitted(code, out_ts, np.empty(size, np.bool_), at)
@@ -84,8 +115,9 @@ class ReorderBuffer:
             self._reserve(min(room, stop - start))
             rest = (array[n:] for array in out)
             n += kernel.release(
-                inputs[part], ts[part], codes[part], bounds[part], capacity, start, self._state, *rest
-            )
+                inputs[part], ts[part], codes[part], bounds[part], self.leader is not None, capacity, start,
+                self._state, *rest,
+            )  # fmt: skip
             start = stop
         return Emitted._make(array[:n] for array in out)
 
@@ -123,6 +155,12 @@ class ReorderBuffer:
         for i in np.flatnonzero(bounds != NEVER).tolist():
             self._wait_for(i)
         return self._go_on(bounds)
+
+    def catch_up(self, other: ReorderBuffer) -> None:
+        """Take everything to have left that has left another buffer; with the next ``advance`` it does."""
+        released, clock = self._state.slack[:, kernel.RELEASED], self._state.clock
+        released[:] = np.maximum(released, other.released)
+        clock[kernel.T_SYNC] = max(clock[kernel.T_SYNC], other._state.clock[kernel.ON_T])
 
     def drain(self) -> Emitted:
         """Release everything in timestamp order: the input has ended."""
@@ -184,6 +222,8 @@ class ReorderBuffer:
         moved = [(ts[goes], code[goes]) for (ts, code), goes in zip(held, due, strict=True)]
         ts, code = map(np.concatenate, zip(*moved, synced, strict=True))
         slowest = released.min()
+        if self.leader is not None:
+            slowest = min(slowest, *(ts.min(initial=_AWAY) for ts, _ in left))
         t_sync = max(self._state.clock[kernel.T_SYNC], ts.max(initial=NEVER) if slowest == _AWAY else slowest)
         goes = ts <= t_sync
         self._fill(left, (ts[~goes], code[~goes]), self._least)

@@ -9,12 +9,13 @@ gets samples of several levels can bring them to the highest.
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import NEVER, Bools, Int8s, Int64s, UInt64s
+from slackwater.plugins.contract import NEVER, Int8s, Int64s, UInt64s
+from slackwater.transforms.intake import PartProgress
 from slackwater.transforms.kernels import strings
 from slackwater.transforms.partitioning.by_key import key_hashes
 from slackwater.transforms.plan import JoinPlan
@@ -44,7 +45,11 @@ class Sample(NamedTuple):
 class Sampler:
     """Chooses among the rows of one input, batch by batch; the same rows wherever batches are cut at one level.
 
-    Rows that are later than all before them in a batch are always chosen: strategies may go by the largest delay.
+    Strategies may go by extremes, so some rows are always chosen, at most ENOUGH of a kind in a batch: those with
+    a larger delay than all before, and the newest row until then; the newest of all; for strategies that go by
+    times of arrival those with a larger latency than all before, and the last to arrive; the largest watermark.
+    So the largest latency of a sample is that of all rows at any arrival. The largest delay is too, if a batch
+    has arrived before the next begins; with an ``arrival`` column, batches of several partitions may not have.
 
     Args:
         plan: the join.
@@ -58,12 +63,17 @@ class Sampler:
         self._slot = _SLOT * max(1, *plan.windows)
         interval = getattr(plan.disorder, "interval", None)
         self._interval = max(1, int(interval or _SECOND) // NANOS[plan.unit])
+        self._progress = PartProgress(plan, which)
+        past = plan.config.guard.past
+        self._past = np.iinfo(np.int64).max if past is None else plan.setting.ticks(past)
+        clocked = getattr(plan.disorder, "system_clock", None)
+        self._clock = None if clocked is None else clocked(plan.setting)
 
     def choose(self, batch: pa.RecordBatch) -> Sample:
         """Return the chosen rows of a batch that has a number of arrival for each."""
         ts, known = event_times(batch.column(self._plan.time_columns[self._which]), self._plan.unit)
         depth = _trailing_zeros(self._numbers(batch, np.where(known, ts, 0)))
-        depth[_latest(ts, known)] = _ALWAYS
+        depth[self._extremes(batch, ts)] = _ALWAYS
         level = self._level(ts[known])
         sample = batch.select(self._columns).append_column(DEPTH, pa.array(depth))
         return Sample(sample if level == 0 else sample.filter(pa.array(depth >= level)), level)
@@ -74,6 +84,26 @@ class Sampler:
             keys = key_hashes(self._plan, batch, self._plan.shard_cells(self._which))
             return np.asarray(strings.spread(keys ^ ts // self._slot * _ODD))
         return np.asarray(strings.spread(arrival_numbers(self._plan, self._which, batch)))
+
+    def _extremes(self, batch: pa.RecordBatch, ts: Int64s) -> Int64s:
+        """Return the rows that are always chosen."""
+        arrival = arrival_numbers(self._plan, self._which, batch)
+        rows = np.argsort(arrival, kind="stable")
+        rows = rows[self._progress.follow(batch)[rows]]
+        rows = rows[np.maximum.accumulate(ts[rows]) - ts[rows] <= self._past]
+        if not rows.size:
+            return rows
+        ts = ts[rows]
+        progress = np.maximum.accumulate(ts)
+        latest = _records(progress - ts)
+        found: list[Any] = [latest, np.searchsorted(progress, progress[latest]), np.argmax(ts)]
+        if self._clock is not None:
+            found += [_records(self._clock.ticks(arrival[rows]) - ts), rows.size - 1]
+        if self._plan.watermark_columns is not None:
+            said = batch.column(self._plan.watermark_columns[self._which])
+            ticks, known = event_times(said, self._plan.unit)
+            found.append(np.argmax(np.where(known, ticks, NEVER)[rows]))
+        return np.asarray(rows[np.hstack(found)])
 
     def _level(self, ts: Int64s) -> int:
         if ts.size <= ENOUGH:
@@ -95,9 +125,8 @@ def _trailing_zeros(numbers: UInt64s) -> Int8s:
     return np.log2(np.maximum(lowest, np.uint64(1)).astype(np.float64)).astype(np.int8)
 
 
-def _latest(ts: Int64s, known: Bools) -> Bools:
-    """Return which rows are further behind the newest before them than all rows before."""
-    progress = np.maximum.accumulate(np.where(known, ts, NEVER))
-    delay = np.where(known, progress - ts, 0)
-    largest = np.maximum.accumulate(delay)
-    return np.asarray(delay > np.append(0, largest)[:-1])
+def _records(values: Int64s) -> Int64s:
+    """Return where values are larger than all before; of more than ENOUGH, some, the largest among them."""
+    largest = np.maximum.accumulate(values)
+    at = np.flatnonzero(np.append(True, largest[1:] > largest[:-1]))
+    return at if at.size <= ENOUGH else at[np.linspace(0, at.size - 1, ENOUGH).astype(np.int64)]

@@ -3,15 +3,19 @@
 Shards that learn a slack each, from the rows they happen to have, learn less the more of them there are. So every
 shard is given the same sample of the rows of all (``sampling``), and has a scout: a join of its own that only
 counts results, whose disorder strategy learns from the sample. Scouts are given the same, so they learn the
-same. A shard holds its own rows as far behind the progress of their inputs as its scout does. Where rows are few,
-the sample is all of them, and the slack at any arrival is the one that a single shard would have.
+same. A shard lets a row go no sooner than its scout would, and after a micro-batch has let go what the scout has.
+
+Where rows are few, the sample is all of them, and the scout does what a single shard would do. So whatever the
+shard has joined at an arrival, a single shard has joined by then; a row that is late in the shard is late there;
+and every result that a single shard finds is found, by the same micro-batch. Shards may find more, as a row that
+is late for others need not be late for those of its own shard.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +30,14 @@ from slackwater.plugins.contract import (
     Setting,
     Snapshot,
 )
-from slackwater.transforms.intake import Chunk
+from slackwater.transforms.kernels.following import follow
 from slackwater.transforms.operator import Operator
+from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import ARRIVAL, JoinPlan, bind
+from slackwater.transforms.reorder import ReorderBuffer
 from slackwater.transforms.replay import arrival_numbers, in_arrival_order
 from slackwater.transforms.sampling import Sample, Sampler, at_level
 
-_UNKNOWN = -1
-"""Slack of an input of which nothing may be released yet."""
 _LEFT_OUT: dict[str, Any] = {
     "archive": None, "error_handling": None, "hot_keys": None, "id": None, "join": {"strategy": "mswj"},
     "metrics": None, "output": "counts", "shards": 1,
@@ -74,6 +78,11 @@ class Led(DisorderStrategy):
 
     name: ClassVar[str] = "led"
     logic: Any
+    watermarks: str | dict[str, str] | None
+
+    @property
+    def watermark_columns(self) -> str | dict[str, str] | None:
+        return self.watermarks
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> DisorderLogic:
         logic: DisorderLogic = self.logic
@@ -82,7 +91,29 @@ class Led(DisorderStrategy):
 
 def led_by(plan: JoinPlan, logic: DisorderLogic) -> JoinPlan:
     """Return a plan for one operator whose disorder logic is this one."""
-    return replace(plan, disorder=Led(logic=logic))
+    return replace(plan, disorder=Led(logic=logic, watermarks=plan.disorder.watermark_columns))
+
+
+class ScoutOperator(Operator):
+    """A join that shows its buffer."""
+
+    @property
+    def buffer(self) -> ReorderBuffer:
+        return self._buffer
+
+
+class LedOperator(Operator):
+    """The join of a shard that follows its scout."""
+
+    def __init__(self, plan: JoinPlan, scout: Scout, snapshot: Snapshot | None = None, shard: int = 0) -> None:
+        super().__init__(led_by(plan, scout.follower), snapshot, shard)
+        self._scout = scout
+        self._buffer.leader = scout.follower
+
+    def advance(self, progress: Int64s) -> Outputs:
+        """Go on to where the scout is; what it has not released, no shard has."""
+        self._buffer.catch_up(self._scout.buffer)
+        return super().advance(progress)
 
 
 class Scout:
@@ -98,12 +129,12 @@ class Scout:
         before = state.get("operator")
         logic = plan.disorder.build(plan.setting, before["disorder"] if before else None)
         self._plan = plan
-        self._leader = Leader(logic, len(plan.members))
-        self._operator = Operator(led_by(plan, self._leader), before)
-        self.follower = Follower(self._leader, state.get("slacks"))
+        self._leader = Leader(logic, len(plan.members), state.get("leader"))
+        self._operator = ScoutOperator(led_by(plan, self._leader), before)
+        self.follower = Follower(self._leader, self._operator)
 
     def take(self, samples: Sequence[Sequence[Sample]], first: int) -> None:
-        """Learn from a micro-batch; until ``settle``, ``follower`` tells the slack at each of its arrivals.
+        """Learn from a micro-batch; until ``settle``, ``follower`` tells the bounds at each of its arrivals.
 
         Args:
             samples: of every input those of its batches, in order.
@@ -116,20 +147,25 @@ class Scout:
             rows = pa.concat_batches([empty, *(at_level(sample.rows, level) for sample in of_input)])
             batches.append(rows)
             arrivals.append(arrival_numbers(self._plan, i, rows) + first)
-        self._push(in_arrival_order(batches, arrivals))
+        self._operator.push(in_arrival_order(batches, arrivals))
 
     def advance(self, progress: Int64s) -> None:
         """Go on to where all rows have brought the inputs (``Operator.advance``)."""
         self._operator.advance(progress)
-        self.follower.follow(self._leader.noted())
 
     def idle(self, members: Sequence[int]) -> None:
         """Hold nothing back for inputs that bring no rows (``Operator.idle``)."""
         self._operator.idle(members)
 
     def settle(self) -> None:
-        """Forget where in a micro-batch slacks have changed."""
+        """Forget where in a micro-batch bounds have moved."""
+        self._leader.settle()
         self.follower.settle()
+
+    @property
+    def buffer(self) -> ReorderBuffer:
+        """What is held of the samples."""
+        return self._operator.buffer
 
     @property
     def nbytes(self) -> int:
@@ -137,25 +173,31 @@ class Scout:
         return self._operator.nbytes
 
     def snapshot(self) -> Snapshot:
-        """Everything needed to go on in another process."""
-        return {"operator": self._operator.snapshot(), "slacks": self.follower.slacks}
-
-    def _push(self, chunk: Chunk) -> None:
-        self._operator.push(chunk)
-        self.follower.follow(self._leader.noted())
+        """Everything needed to go on in another process, once a micro-batch is settled."""
+        return {"operator": self._operator.snapshot(), "leader": self._leader.kept()}
 
 
-Schedule = list[tuple[Int64s, Int64s]]
-"""For each input, numbers of arrivals and the slack from each of them on."""
-_FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_FIRST: Final = np.iinfo(np.int64).min
+_LAST: Final = np.iinfo(np.int64).max
+
+
+class Noted(NamedTuple):
+    """What arrivals of one input have met, in order; the first entry stands for all before the micro-batch."""
+
+    clock: Int64s
+    """Number of the arrival."""
+    bound: Int64s
+    slack: Int64s
+    """How far the bound was behind the progress of the input; 0 where nothing could be released yet."""
 
 
 class Leader:
-    """The logic of a disorder strategy, and how far behind progress it has held every input."""
+    """The logic of a disorder strategy, and what arrivals of each input have met in the micro-batch."""
 
-    def __init__(self, logic: DisorderLogic, inputs: int) -> None:
+    def __init__(self, logic: DisorderLogic, inputs: int, kept: Sequence[Sequence[int]] | None = None) -> None:
         self._logic = logic
-        self._noted: list[list[tuple[Int64s, Int64s]]] = [[] for _ in range(inputs)]
+        self._parts: list[list[Noted]] = []
+        self._begin([(NEVER, 0)] * inputs if kept is None else kept)
         if hasattr(logic, "bounds_at"):
             self.bounds_at = self._bounds_at
 
@@ -164,66 +206,78 @@ class Leader:
 
     def bounds(self, arrivals: Arrivals) -> Int64s:
         bounds = np.asarray(self._logic.bounds(arrivals), np.int64)
-        slack = np.where(bounds == NEVER, _UNKNOWN, np.maximum(arrivals.progress - bounds, 0))
-        for i, noted in enumerate(self._noted):
-            at = np.flatnonzero(arrivals.input == i)
-            changes = at[np.diff(slack[at], prepend=_FIRST) != 0]
-            noted.append((arrivals.clock[changes], slack[changes]))
+        slack = np.where(bounds == NEVER, 0, np.maximum(arrivals.progress - bounds, 0))
+        for i, parts in enumerate(self._parts):
+            at = arrivals.input == i
+            parts.append(Noted(arrivals.clock[at], bounds[at], slack[at]))
         return bounds
 
     def _bounds_at(self, progress: Int64s) -> Int64s:
         bounds = np.asarray(self._logic.bounds_at(progress), np.int64)  # type: ignore[attr-defined]
         for i in np.flatnonzero(progress != NEVER).tolist():
-            slack = max(0, int(progress[i]) - int(bounds[i]))
-            self._noted[i].append((np.array([_LAST]), np.array([slack])))
+            self._parts[i].append(_note(_LAST, bounds[i], max(0, int(progress[i]) - int(bounds[i]))))
         return bounds
 
-    def noted(self) -> Schedule:
-        """Return where slacks have changed since the last call."""
-        none = np.empty(0, np.int64)
-        found = [
-            tuple(np.concatenate(arrays) for arrays in zip((none, none), *noted, strict=True))
-            for noted in self._noted
-        ]
-        self._noted = [[] for _ in self._noted]
-        return found  # type: ignore[return-value]
+    @property
+    def noted(self) -> list[Noted]:
+        """What arrivals of each input have met."""
+        self._parts = [[Noted._make(map(np.concatenate, zip(*parts, strict=True)))] for parts in self._parts]
+        return [noted for (noted,) in self._parts]
+
+    def settle(self) -> None:
+        """Forget all but the last of what was noted."""
+        self._begin(self.kept())
+
+    def kept(self) -> list[list[int]]:
+        """Return what ``kept`` of a new one has to be to go on after a micro-batch."""
+        return [[int(noted.bound[-1]), int(noted.slack[-1])] for noted in self.noted]
+
+    def _begin(self, kept: Sequence[Sequence[int]]) -> None:
+        self._parts = [[_note(_FIRST, *last)] for last in kept]
+
+
+def _note(*values: int) -> Noted:
+    return Noted._make(np.array([value], np.int64) for value in values)
 
 
 class Follower:
-    """The disorder logic of a shard that has a scout: the slack of each arrival is that of the scout's."""
+    """The disorder logic of a shard that has a scout: a row is let go once the scout would have done so."""
 
-    def __init__(self, leader: Leader, slacks: Int64s | None = None) -> None:
-        self._leader = leader
+    def __init__(self, leader: Leader, scout: ScoutOperator) -> None:
+        self._leader, self._scout = leader, scout
         self.interval: int | None = leader.interval
-        start = np.full(len(leader.noted()), _UNKNOWN) if slacks is None else slacks
-        self._schedule: Schedule = [(np.array([_FIRST]), np.array([slack])) for slack in start]
-
-    @property
-    def slacks(self) -> Int64s:
-        """The slack of each input now."""
-        return np.array([slack[-1] for _, slack in self._schedule])
-
-    def follow(self, schedule: Schedule) -> None:
-        """Learn where slacks change among arrivals to come."""
-        self._schedule = [
-            (np.append(a, c), np.append(b, d)) for (a, b), (c, d) in zip(self._schedule, schedule, strict=True)
-        ]
+        self.held_bounds: Int64s = np.empty(0, np.int64)
+        self.settle()
 
     def settle(self) -> None:
-        """Forget where slacks have changed."""
-        self._schedule = [(np.array([_FIRST]), slack[-1:]) for _, slack in self._schedule]
+        """Begin with another micro-batch."""
+        self._seen = [0] * len(self._leader.noted)
+        """Of each input the last entry of the leader's notes that has been looked at."""
 
     def bounds(self, arrivals: Arrivals) -> Int64s:
-        bounds = np.full(arrivals.ts.size, NEVER, np.int64)
-        for i, (first, slack) in enumerate(self._schedule):
+        bounds, self.held_bounds = np.empty((2, arrivals.ts.size), np.int64)
+        for i, noted in enumerate(self._leader.noted):
             at = np.flatnonzero(arrivals.input == i)
-            met = slack[np.searchsorted(first, arrivals.clock[at], side="right") - 1]
-            at = at[met != _UNKNOWN]
-            bounds[at] = arrivals.progress[at] - met[met != _UNKNOWN]
+            met, held = np.empty((2, at.size), np.int64)
+            self._seen[i] = follow(arrivals.clock[at], noted.clock, noted.bound, self._seen[i], met, held)
+            bounds[at], self.held_bounds[at] = met, held
         return bounds
 
     def bounds_at(self, progress: Int64s) -> Int64s:
-        return np.where((progress == NEVER) | (self.slacks == _UNKNOWN), NEVER, progress - self.slacks)
+        """The largest bounds since the last arrivals here, as far as they have let rows go."""
+        largest = [
+            noted.bound[min(seen + 1, noted.bound.size - 1) :].max()
+            for seen, noted in zip(self._seen, self._leader.noted, strict=True)
+        ]
+        return np.minimum(largest, self._scout.buffer.released)
+
+    def slacks(self, arrivals: Arrivals) -> Int64s:
+        """The slack that arrivals meet. Bounds do not tell it: the shard has not seen all progress."""
+        slacks = np.empty(arrivals.ts.size, np.int64)
+        for i, noted in enumerate(self._leader.noted):
+            at = np.flatnonzero(arrivals.input == i)
+            slacks[at] = noted.slack[np.searchsorted(noted.clock, arrivals.clock[at], side="right") - 1]
+        return slacks
 
     def adapt(self, feedback: Feedback) -> None:
         """The scout learns."""

@@ -5,7 +5,7 @@ from typing import Final, Literal
 import numpy as np
 
 from slackwater.plugins.clock import now_nanos
-from slackwater.plugins.contract import Arrivals, DisorderStrategy, Int8s, Int64s, Setting
+from slackwater.plugins.contract import DisorderStrategy, Int8s, Int64s, Setting
 
 _NANOS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _FARTHEST: Final = 1 << 61
@@ -36,11 +36,11 @@ class SystemClock:
         self._unit = unit
         self._nanos_per_tick = nanos_per_tick
 
-    def ticks(self, arrivals: Arrivals) -> Int64s:
-        """Return the time of each arrival in ticks, rounded down."""
+    def ticks(self, clock: Int64s) -> Int64s:
+        """Return the time of each arrival in ticks, rounded down, given ``Arrivals.clock``."""
         if self._unit is None:
-            return np.full(arrivals.ts.size, now_nanos() // self._nanos_per_tick, np.int64)
-        ticks = arrivals.clock
+            return np.full(clock.size, now_nanos() // self._nanos_per_tick, np.int64)
+        ticks = clock
         if self._unit < self._nanos_per_tick:
             ticks = ticks // (self._nanos_per_tick // self._unit)
         elif self._unit > self._nanos_per_tick:

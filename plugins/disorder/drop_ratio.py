@@ -63,6 +63,11 @@ class DropRatio(ClockedStrategy):
         return self
 
     @property
+    def shares(self) -> bool:  # type: ignore[override]
+        """Not with a limit, which is each shard's own."""
+        return self.drop_ratio is not None and self.buffer_limit is None
+
+    @property
     def reads_clock(self) -> bool:
         return self.drop_ratio is not None and super().reads_clock
 

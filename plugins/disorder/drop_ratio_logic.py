@@ -29,7 +29,9 @@ class DropRatioLogic:
     def bounds(self, arrivals: Arrivals) -> Int64s:
         bounds = np.empty(arrivals.ts.size, np.int64)
         self._reserve(bounds.size)
-        kernel.estimate(arrivals.input, arrivals.ts, self._clock.ticks(arrivals), self._c, self._state, bounds)
+        kernel.estimate(
+            arrivals.input, arrivals.ts, self._clock.ticks(arrivals.clock), self._c, self._state, bounds
+        )
         return bounds
 
     def adapt(self, feedback: Feedback) -> None:

@@ -17,10 +17,11 @@ class ExternalWatermarks(DisorderStrategy):
     says nothing new, and nothing is released before the first one. A row that breaks the promise goes straight
     on, out of order. What is held, and for how long, is up to the source: an input that never brings a
     watermark is held to its end. With several shards, each sees the watermarks of its own rows only, which may
-    hold rows longer and never releases one too early.
+    hold rows longer and never releases one too early; on live streams on Spark, it sees those of all.
     """
 
     name: ClassVar[str] = "external"
+    shares: ClassVar[bool] = True
     watermark: str | dict[str, str]
     """column with the watermarks, one name for all inputs or {input: column}: same kind of values as ``time``"""
 

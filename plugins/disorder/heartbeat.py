@@ -24,6 +24,7 @@ class HeartbeatSlack(ClockedStrategy):
     """
 
     name: ClassVar[str] = "heartbeat"
+    shares: ClassVar[bool] = True
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> "HeartbeatLogic":
         return HeartbeatLogic(self.system_clock(setting), len(setting.inputs), snapshot)
@@ -43,7 +44,7 @@ class HeartbeatLogic:
             self._punctuation[:] = snapshot["punctuation"]
 
     def bounds(self, arrivals: Arrivals) -> Int64s:
-        clock = self._clock.ticks(arrivals)
+        clock = self._clock.ticks(arrivals.clock)
         latency = running_max(arrivals.input, clock - arrivals.ts, self._latency)
         return running_max(arrivals.input, clock - latency - 1, self._punctuation)
 

@@ -14,6 +14,7 @@ from slackwater.transforms.kernels.heap import pop, push
 
 MAX_INPUTS = 8
 NEVER = np.iinfo(np.int64).min
+NOT_YET = np.iinfo(np.int64).max
 
 KEEP, TOO_OLD, IN_FUTURE, NO_TIME = range(4)
 
@@ -130,15 +131,18 @@ def give_up(state, out_code, out_ts, out_late):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def release(inputs, ts, codes, bounds, capacity, first_arrival, state, out_code, out_ts, out_late, out_at):  # type: ignore[no-untyped-def]
+def release(  # type: ignore[no-untyped-def]
+    inputs, ts, codes, bounds, follows, capacity, first_arrival, state, out_code, out_ts, out_late, out_at
+):
     """Buffer the arrivals, release what their bounds allow, synchronise; return how many were emitted.
 
     After each arrival its input gives up everything at or before the arrival's bound, oldest first. Then, as
     Alg. 1 says: a tuple older than T_sync goes straight on, others wait until every input has released one
     at least as new. Draining "while each input has a tuple in the buffer" ends exactly at the smallest of the
     inputs' largest released times, so T_sync is the running maximum of that minimum. ``out_at`` tells at which
-    arrival a tuple left; arrivals are counted from ``first_arrival``. Where more than ``capacity`` rows would be
-    held (negative for no limit), the oldest leave before their time, and T_sync follows them.
+    arrival a tuple left; arrivals are counted from ``first_arrival``. With ``follows``, tuples also wait for
+    older ones that are still held (``ReorderBuffer.leader``). Where more than ``capacity`` rows would be held
+    (negative for no limit), the oldest leave before their time, and T_sync follows them.
     """
     ring_ts, ring_code = borrowed(state.ring_ts), borrowed(state.ring_code)
     heap_ts, heap_code = borrowed(state.heap_ts), borrowed(state.heap_code)
@@ -196,7 +200,7 @@ def release(inputs, ts, codes, bounds, capacity, first_arrival, state, out_code,
                     e_code = heap_code[i, 0]
                     pop(heap_ts[i], heap_code[i], n_heap)
                     n_heap -= 1
-            if e_ts <= t_sync:
+            if e_ts <= t_sync and not follows:
                 out_code[emitted] = e_code
                 out_ts[emitted] = e_ts
                 out_late[emitted] = e_ts < on_t
@@ -209,6 +213,8 @@ def release(inputs, ts, codes, bounds, capacity, first_arrival, state, out_code,
             if e_ts <= slack[i, RELEASED]:
                 continue
             slack[i, RELEASED] = e_ts
+            if follows:
+                continue
             slowest = e_ts
             for j in range(m):
                 slowest = min(slowest, slack[j, RELEASED])
@@ -226,6 +232,25 @@ def release(inputs, ts, codes, bounds, capacity, first_arrival, state, out_code,
         slack[i, FIRST] = first
         slack[i, IN_RING] = n_ring
         slack[i, IN_HEAP] = n_heap
+        if follows:
+            slowest = slack[i, RELEASED]
+            oldest = NOT_YET
+            for j in range(m):
+                slowest = min(slowest, slack[j, RELEASED])
+                if slack[j, IN_RING] > 0:
+                    oldest = min(oldest, ring_ts[j, slack[j, FIRST]])
+                if slack[j, IN_HEAP] > 0:
+                    oldest = min(oldest, heap_ts[j, 0])
+            t_sync = max(t_sync, min(slowest, oldest))
+            while n_sync > 0 and sync_ts[0] <= min(t_sync, oldest):
+                out_code[emitted] = sync_code[0]
+                out_ts[emitted] = sync_ts[0]
+                out_late[emitted] = sync_ts[0] < on_t
+                out_at[emitted] = first_arrival + k
+                on_t = max(on_t, sync_ts[0])
+                emitted += 1
+                pop(sync_ts, sync_code, n_sync)
+                n_sync -= 1
         while capacity >= 0 and held + k + 1 - emitted > capacity:
             e_ts, e_code, n_sync = _take_oldest(
                 ring_ts, ring_code, heap_ts, heap_code, slack, sync_ts, sync_code, n_sync

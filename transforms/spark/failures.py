@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from subprocess import TimeoutExpired
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from slackwater.transforms.errors import SlackwaterError
@@ -46,6 +49,10 @@ _KNOWN: Final = (
     ),
 )
 """What is found in the text of an error, and what it means."""
+_SECONDS: Final = 2
+"""In which a JVM that no longer answers ends."""
+_OUT_OF_MEMORY: Final = 52
+"""What Spark exits with when Java has no heap left for a task."""
 
 
 @contextmanager
@@ -59,18 +66,60 @@ def clean_errors() -> Iterator[None]:
         SlackwaterError: instead of an error of PySpark's, or of the JVM behind it.
     """
     try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        text = str(error)
+        with _without_tracebacks():
+            yield
+    except (PySparkException, Py4JError, ConnectionRefusedError, ConnectionResetError) as error:
+        text = _text(error)
         found = re.search(r"slackwater\.[\w.]*Error: (.+)", text)
         if found:
             raise SlackwaterError(found[1].strip()) from None
-        told = explained(text)
+        told = explained(text) or _ended(error)
         if told is not None:
             raise SlackwaterError(told) from error
         last = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .+", text, re.MULTILINE)
         first = text.strip().splitlines()[:1]
         raise SlackwaterError(f"Spark: {(last or first or ['the query failed'])[-1]}") from error
+
+
+@contextmanager
+def _without_tracebacks() -> Iterator[None]:
+    """Keep py4j from logging what goes wrong in its own code when the JVM ends: whoever waits for it is told."""
+    loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return "py4j" not in record.pathname
+
+    for logger in loggers:
+        logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_other)
+
+
+def _text(error: Exception) -> str:
+    """Return what an error says; nothing if the JVM that would know has gone."""
+    try:
+        return str(error)
+    except (Py4JError, OSError):
+        return ""
+
+
+def _ended(error: Exception) -> str | None:
+    """Return what an error means if the JVM of the session has ended, else None."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None or isinstance(error, PySparkException):
+        return None
+    try:
+        code = process.wait(_SECONDS)
+    except TimeoutExpired:
+        return None
+    ended = "ran out of memory" if code == _OUT_OF_MEMORY else "has ended, often for lack of memory"
+    return (
+        f"Spark's Java process {ended} (exit code {code}): give it more (spark.driver.memory), or let "
+        f"micro-batches have fewer rows; then {_GOES_ON}"
+    )
 
 
 def explained(text: str) -> str | None:

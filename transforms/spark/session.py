@@ -50,6 +50,8 @@ _LOCAL_CONF: Final = {
     "spark.driver.memory": "2g",
 }
 """The quick compiler alone halves what a short run costs: the JVM mostly moves blobs."""
+LASTING_CONF: Final = {"spark.driver.extraJavaOptions": ""}
+"""For a session of one's own whose queries run for long: the JVM compiles as well as it can."""
 _PYTHON: Final = "spark.pyspark.python"
 """Setting of Spark: the Python of the executors."""
 
@@ -124,6 +126,8 @@ def start_session(
             ) from error
     Path(log).unlink()
     session.sparkContext.setLogLevel("ERROR")
+    # It would write a traceback when the JVM ends, of which whoever waits for the JVM is told anyway.
+    session.sparkContext._accumulatorServer.handle_error = lambda *_: None
     return session
 
 

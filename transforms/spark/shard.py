@@ -16,11 +16,11 @@ from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.encode import int64s
 from slackwater.transforms.faults import naming_rows
 from slackwater.transforms.operator import Chunk, Outputs
-from slackwater.transforms.operators import open_operator
+from slackwater.transforms.operators import ShardOperator, open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import in_arrival_order
 from slackwater.transforms.sampling import Sample
-from slackwater.transforms.scouting import Scout, led_by, scout_plan
+from slackwater.transforms.scouting import LedOperator, Scout, scout_plan
 from slackwater.transforms.spark.packing import (
     BEAT,
     ENDED,
@@ -83,8 +83,12 @@ class Shard:
         self.plan, self._number = plan, number
         scouting = scout_plan(plan) if scouts else None
         self._scout = None if scouting is None else Scout(scouting, snapshot["scout"] if snapshot else None)
-        led = plan if self._scout is None else led_by(plan, self._scout.follower)
-        self._operator = open_operator(led, snapshot["operator"] if snapshot else None, number)
+        before = snapshot["operator"] if snapshot else None
+        self._operator: ShardOperator = (
+            open_operator(plan, before, number)
+            if self._scout is None
+            else LedOperator(plan, self._scout, before, number)
+        )
         self._measures = plan.queue is not None and plan.queue.service_rate is None
         self._waiting: list[pa.RecordBatch | None] = [None] * len(plan.inputs)
         self._numbered = int(snapshot["numbered"]) if snapshot else 0
