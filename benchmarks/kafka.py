@@ -161,8 +161,9 @@ def live(session: Any, broker: Any, load: Load, folder: Path, settings: dict[str
     _wait(query, lambda: _quiet(query) and time.time() > ended + idle_timeout)
     ends = len(query.recentProgress)
     _wait(query, lambda: len(query.recentProgress) >= min(100, ends + 3))
+    seconds = [p["durationMs"]["triggerExecution"] / 1000 for p in query.recentProgress if p["numInputRows"]]
     query.stop()
-    return {"start": start, "written": sink.written}
+    return {"start": start, "written": sink.written, "seconds": np.array(seconds)}
 
 
 def warm(session: Any) -> None:
@@ -215,6 +216,7 @@ def judge(folder: Path, load: Load, seen: dict[str, Any]) -> dict[str, Any]:
         "doubled": results - ids,
         "wrong": wrong,
         "recall": results / truth,
+        "micro_batch_s": {"median": _round(seen["seconds"], 50), "most": _round(seen["seconds"], 100)},
         "wait_s": {
             name: {
                 "median": _round(waited[part], 50),
@@ -249,9 +251,10 @@ def main(options: argparse.Namespace) -> None:
     from kafka_broker import Broker
 
     from slackwater.transforms.spark import start_session, with_kafka
+    from slackwater.transforms.spark.session import LASTING_CONF
 
     load = Load(options.messages, options.seconds, options.silence, options.silent)
-    session = start_session(app="slackwater kafka", conf=with_kafka())
+    session = start_session(app="slackwater kafka", conf=with_kafka(LASTING_CONF))
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="slackwater-kafka-") as folder:
         warm(session)
         settings = settings_of(options.recall, idle_timeout=f"{IDLE_TIMEOUT_S}s")

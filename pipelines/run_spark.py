@@ -56,6 +56,7 @@ from slackwater.transforms.spark.packing import (
 )
 from slackwater.transforms.spark.session import (
     EMPTY_BATCHES,
+    LASTING_CONF,
     PACKED_CONF,
     STREAMING_CONF,
     is_connect,
@@ -105,7 +106,7 @@ def run(
     require_java()
     if is_live(pipeline):
         checkpoint = needed_checkpoint(checkpoint)
-        with _session(pipeline, session, master, with_kafka(conf)) as found:
+        with _session(pipeline, session, master, with_kafka(LASTING_CONF | dict(conf or {}))) as found:
             return run_live(
                 pipeline, found, checkpoint=checkpoint, until_caught_up=until_caught_up, progress=progress
             )

@@ -52,9 +52,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--shards", type=int, nargs="+", default=[1, 4, 16], help="shards that share the work")
     parser.add_argument("--only", choices=["throughput", "state", "recall"], help="one part of the benchmark")
     options = parser.parse_args(arguments)
-    from slackwater.transforms.spark.session import start_session
+    from slackwater.transforms.spark.session import LASTING_CONF, start_session
 
-    conf = {"spark.driver.extraJavaOptions": "", "spark.sql.streaming.numRecentProgressUpdates": "10000"}
+    conf = LASTING_CONF | {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
     session = start_session(app="slackwater bench", conf=conf)
     console = Console()
     try:
