@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slackwater.pipelines.generate.zipf import ZIPF
+from slackwater.pipelines.generate.zipf import ZIPF, chances
+from slackwater.pipelines.offline.online_ceiling import ceiling_without_foresight
 from slackwater.pipelines.offline.optimum import Optimum, optimum
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.config import JoinConfig
@@ -29,13 +30,16 @@ class Pair(NamedTuple):
     window: int
     closed: str
     count_from: int
+    chances: tuple[Any, Any] | None = None
+    """Of the values of r and of s, where each is drawn by itself, and one of either stream per time unit."""
 
     @classmethod
     def zipf(cls, rows: int, window: int, seed: int, **knobs: Any) -> Pair:
         """Make the paper's streams; the warm-up of two windows is not counted (SAJ 5.2)."""
-        streams = ZIPF.make(rows, seed, ZIPF.parse({"window": window, "closed": "right", **knobs})).streams
+        parsed = ZIPF.parse({"window": window, "closed": "right", **knobs})
+        streams = ZIPF.make(rows, seed, parsed).streams
         ts, keys = ((streams["r"][name], streams["s"][name]) for name in ("ts", "value"))
-        return cls(ts, keys, window, "right", 2 * window)
+        return cls(ts, keys, window, "right", 2 * window, chances(seed, parsed))
 
     def best(self, memory: int, allocation: Any = "fixed") -> Optimum:
         """Return OPT-offline, the ceiling of whatever is run."""
@@ -48,6 +52,12 @@ class Pair(NamedTuple):
             keys=self.keys,
             count_from=self.count_from,
         )
+
+    def ceiling(self, memory: int, allocation: Any = "fixed") -> float:
+        """Return the share of EXACT that no strategy without foresight exceeds on average; chances are known."""
+        assert self.chances is not None
+        window = self.window + (self.closed == "both")
+        return ceiling_without_foresight(*self.chances, window=window, memory=memory, allocation=allocation)
 
 
 class Ran(NamedTuple):

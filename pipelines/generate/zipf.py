@@ -11,23 +11,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 
 from slackwater.pipelines.generate.sampling import zipf_ranks
-from slackwater.pipelines.generate.spec import Columns, Dataset, Knob, Query, Sample
+from slackwater.pipelines.generate.spec import Columns, Dataset, Int64s, Knob, Query, Sample
 from slackwater.pipelines.generate.truth import count_equal
 
 
 def _make(rows: int, seed: int, knobs: Mapping[str, Any]) -> Sample:
     """Generate streams ``r`` and ``s``; row k of each has ``ts`` k, and r's arrives first."""
     ranking, *sources = np.random.default_rng(seed).spawn(3)
-    values_of_r = ranking.permutation(knobs["domain"]) + 1
-    values_of_s = {
-        "uncorrelated": ranking.permutation(knobs["domain"]) + 1,
-        "correlated": values_of_r,
-        "anti": values_of_r[::-1],
-    }[knobs["correlation"]]
     streams: dict[str, Columns] = {}
-    for number, (name, values) in enumerate({"r": values_of_r, "s": values_of_s}.items()):
+    for number, (name, values) in enumerate(_values_by_rank(ranking, knobs).items()):
         streams[name] = {
             "ts": np.arange(rows, dtype=np.int64),
             "value": values[zipf_ranks(sources[number], rows, knobs["domain"], knobs[f"skew_{name}"])],
@@ -36,6 +32,25 @@ def _make(rows: int, seed: int, knobs: Mapping[str, Any]) -> Sample:
     query = Query("r.value = s.value", knobs["window"], knobs["closed"])
     truth = count_equal("zipf", list(streams.values()), "value", knobs["window"], knobs["closed"])
     return Sample(streams, query, truth)
+
+
+def _values_by_rank(ranking: Generator, knobs: Mapping[str, Any]) -> dict[str, Int64s]:
+    """Return the values of r and of s, the most frequent one first."""
+    of_r = ranking.permutation(knobs["domain"]) + 1
+    shuffled = ranking.permutation(knobs["domain"]) + 1
+    of_s = {"uncorrelated": shuffled, "correlated": of_r, "anti": of_r[::-1]}
+    return {"r": of_r, "s": of_s[knobs["correlation"]]}
+
+
+def chances(seed: int, knobs: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how likely each value, from 1 on, is on r and on s."""
+    ranking = np.random.default_rng(seed).spawn(3)[0]
+    found = []
+    for name, values in _values_by_rank(ranking, knobs).items():
+        weights = np.empty(values.size)
+        weights[values - 1] = np.arange(1, values.size + 1) ** -float(knobs[f"skew_{name}"])
+        found.append(weights / weights.sum())
+    return found[0], found[1]
 
 
 ZIPF = Dataset(
