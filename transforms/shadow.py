@@ -29,7 +29,7 @@ from slackwater.plugins.contract import (
 from slackwater.plugins.join.mswj_logic import SlidingWindowJoinLogic
 from slackwater.transforms.accounting import MORE_MEMORY, Accounting
 from slackwater.transforms.encode import CellEncoder
-from slackwater.transforms.kernels import sampling
+from slackwater.transforms.kernels import sampling, visits
 from slackwater.transforms.kernels.strings import spread
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.shard_rows import ShardRows
@@ -122,20 +122,21 @@ class Evictions(_Sample):
         at, gone = evicted.at[drawn], rows.held(Evicted._make(array[drawn] for array in evicted))
         gone = gone._replace(seq=self._evicted + drawn)
         self._evicted += evicted.seq.size
-        start, chosen = 0, np.arange(at.size)
+        start = 0
         while True:
-            now, chosen = chosen[: self._left], chosen[self._left :]
-            full = now.size == self._left
-            stop = int(at[now[-1]]) + 1 if full else released.ts.size
-            if now.size or self.live():
-                part = released.part(slice(start, stop))
-                lost[start:stop] = self._visit(part, Held._make(a[now] for a in gone), at[now] - start)
-            self._left -= now.size
+            n = min(at.size, self._left)
+            full = n == self._left
+            stop = int(at[n - 1]) + 1 if full else released.ts.size
+            if n or self.live():
+                part, ghosts = released.part(slice(start, stop)), Held._make(array[:n] for array in gone)
+                self._visit(part, ghosts, at[:n] - start, lost[start:stop])
+            self._left -= n
             start = stop
             if not full:
                 return lost
             self._check()
-            chosen = chosen[self._are_drawn(gone.seq[chosen])]
+            stay = n + np.flatnonzero(self._are_drawn(gone.seq[n:]))
+            at, gone = at[stay], Held._make(array[stay] for array in gone)
 
     def kept(self, join: JoinLogic) -> int:
         """How many of the sample the join itself holds."""
@@ -149,24 +150,29 @@ class Evictions(_Sample):
         sampling.is_drawn(self.level, numbers, drawn)
         return drawn
 
-    def _visit(self, released: Released, ghosts: Held, at: Int64s) -> Float64s:
-        """Let released tuples in order look at the ghosts, each of which appears after tuple ``at``."""
-        lost = np.zeros(released.ts.size)
-        looking = np.flatnonzero(~released.late)
-        every = min(looking.size, max(0, EXACT - self._looked))
-        few = one_of_each(LOOKING, self._looked + every, looking.size - every)
-        self._looked += looking.size
-        looking = np.concatenate([looking[:every], looking[every + few]])
-        n, g = looking.size, at.size
-        self._reserve(g + 1)
-        gone = Released(ghosts.input, ghosts.seq, ghosts.ts, np.ones(g, np.bool_), ghosts.cells, ghosts.nulls)
-        order = np.argsort(np.concatenate([2 * looking, 2 * at + 1]), kind="stable")
-        both: Any = zip(Released._make(array[looking] for array in released), gone, strict=True)
-        sizes = np.empty(n + g, np.int64)
-        sizes[order] = self._sizes(Released._make(np.concatenate(pair)[order] for pair in both))
-        lost[looking] = sizes[:n] * 2.0**self.level
-        lost[looking[every:]] *= 1 << LOOKING
-        return lost
+    def _visit(self, released: Released, ghosts: Held, at: Int64s, lost: Float64s) -> None:
+        """Let released tuples in order look at the ghosts, each of which appears after tuple ``at``; write what
+        they find."""
+        looking, every = self._looking(released.late)
+        size = looking.size + at.size
+        self._reserve(at.size + 1)
+        seq, ts = np.empty((2, size), np.int64)
+        late, cells = np.empty(size, np.bool_), np.empty((size, self._width), np.int64)
+        line = Released(np.empty(size, np.int8), seq, ts, late, cells, np.empty(size, np.uint64))
+        place = np.empty(looking.size, np.int64)
+        visits.line_up(tuple(released), looking, tuple(ghosts), at, tuple(line), place)
+        found = self._sizes(line)[place] * 2.0**self.level
+        found[every:] *= 1 << LOOKING
+        lost[looking] = found
+
+    def _looking(self, late: Bools) -> tuple[Int64s, int]:
+        """Return which tuples look, and how many of them do so on behalf of themselves only."""
+        in_order = late.size - int(np.count_nonzero(late))
+        every = min(in_order, max(0, EXACT - self._looked))
+        few = one_of_each(LOOKING, self._looked + every, in_order - every)
+        self._looked += in_order
+        looking = np.concatenate([np.arange(every), every + few])
+        return looking if in_order == late.size else np.flatnonzero(~late)[looking], every
 
 
 class ExpectedShares(Evictions):
@@ -201,11 +207,10 @@ class ExpectedShares(Evictions):
     def snapshot(self) -> Snapshot:
         return {**super().snapshot(), "more": self._more.copy()}
 
-    def _visit(self, released: Released, ghosts: Held, at: Int64s) -> Float64s:
+    def _visit(self, released: Released, ghosts: Held, at: Int64s, lost: Float64s) -> None:
         self._reserve(at.size)
         self._fill(ghosts, np.ones(at.size, np.bool_))
         self._now = max(self._now, int(released.ts[~released.late].max(initial=self._now)))
-        return np.zeros(released.ts.size)
 
 
 class SampledKeys(_Sample):

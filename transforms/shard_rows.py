@@ -74,11 +74,10 @@ class ShardRows:
         n = evicted.seq.size
         cells = np.empty((n, self._plan.condition.width), np.int64)
         ts, nulls = np.empty(n, np.int64), np.empty(n, np.uint64)
+        codes = evicted.seq * 8 + evicted.input
         for i in range(len(self._plan.members)):
-            mine = np.flatnonzero(evicted.input == i)
-            known = self.stores[i].beside
-            at = self.stores[i].locate(evicted.seq[mine])
-            ts[mine], cells[mine], nulls[mine] = known.ts[at], known.cells[at], known.nulls[at]
+            rows = self.stores[i].beside
+            row_kernel.scatter(codes, i, rows.seq, rows.cells, rows.nulls, rows.ts, cells, nulls, ts)
         return Held(evicted.input, evicted.seq, ts, cells, nulls)
 
     def marks(self, released: Released, source: Int8s) -> Int8s:

@@ -263,7 +263,7 @@ class Shedder:
         arriving = Held(*(getattr(released, name) for name in Held._fields))
         lifetime = self._by_rows[arriving.input] if self._by_rows.size else None
         scores = self._worth(getattr(self._logic, "observe", self._logic.scores), arriving, lifetime)
-        keep = Keep(scores, held, limit[1:], np.zeros(released.ts.size, np.int64))
+        keep = Keep(scores, held, limit[1:], np.empty(released.ts.size, np.int64))
         yield from join.limited_step(released, keep)
         self.most = max(self.most, int((keep.live + level[1:]).max()))
 
