@@ -60,7 +60,7 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
         while start < n or start == n == 0:
             end = min(n, start + max(AT_ONCE, self.live()))
             # Windows never have more than the limit and a newcomer; late ones that were evicted take slots, too.
-            self._reserve(min(end - start, most + int(released.late[start:end].sum())))
+            self._reserve(min(end - start, most + int(np.count_nonzero(released.late[start:end]))))
             shed = self._shed(keep, ranks, min(end - start, most), self.live() + end - start)
             if not n:
                 kernel.shrink(self._w, self._plan.inputs, shed, 0, -1)
@@ -89,7 +89,7 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
         size = _slots_for(tuples)
         n_indexes = self._plan.indexes.shape[1]
         own = self._plan.first_cell + self._width + 4 + (self._rows.size > 0)
-        words = size * (own + self.group_columns * n_indexes)
+        words = size * (own + (layout.COUNT + 1) * n_indexes)
         words += 1 << (2 * size * n_indexes - 1).bit_length()
         return 8 * (words + 4 * heaps * _heap_for(tuples, heaps))
 

@@ -22,7 +22,6 @@ _LONG_AGO = np.iinfo(np.int64).min // 2
 class SlidingWindowJoinLogic:
     """State of one shard's m-way sliding window join."""
 
-    group_columns = 5
     visiting = False
     """True where tuples in order only look at the windows, and those that are late fill them."""
 
@@ -150,7 +149,7 @@ class SlidingWindowJoinLogic:
         n_groups = size * n_indexes
         w = kernel.Windows(
             slots=np.zeros((size, self._plan.first_cell + self._width), np.int64),
-            groups=np.zeros((n_groups, self.group_columns), np.int64),
+            groups=np.zeros((n_groups, layout.COUNT + 1), np.int64),
             table=np.full(1 << (2 * n_groups - 1).bit_length(), layout.NONE, np.int64),
             late_due=np.zeros(size, np.int64),
             late_slot=np.zeros(size, np.int64),

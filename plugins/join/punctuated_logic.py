@@ -55,7 +55,7 @@ from slackwater.transforms.kernels import inodes
 from slackwater.transforms.kernels import punctuated as kernel
 from slackwater.transforms.kernels import slots as layout
 from slackwater.transforms.kernels.finishing import Out
-from slackwater.transforms.kernels.windows import ProbePlan, Windows
+from slackwater.transforms.kernels.windows import ProbePlan
 
 RANGES = 1 << 10
 """Separate ranges of an input at most; those that touch are one, and of too many the lowest is forgotten."""
@@ -74,8 +74,6 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
         early: whether to pass on values as soon as they are finished, or when all inputs have punctuated them.
         snapshot: what ``snapshot`` returned, or None.
     """
-
-    group_columns = 6
 
     def __init__(self, setting: Setting, flags: int, early: bool, snapshot: Snapshot | None = None) -> None:
         condition, m = setting.condition, len(setting.inputs)
@@ -197,11 +195,6 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
         if self._occupied() + n > len(self._w.slots) and dead > self.live():
             self.evict(np.zeros(self.live(), np.bool_))
         super()._reserve(n)
-
-    def _empty(self, size: int) -> Windows:
-        w = super()._empty(size)
-        w.groups[:, inodes.INODE] = layout.NONE
-        return w
 
     def _close_rings(self) -> None:
         """Link the I-Nodes to windows that were filled anew."""

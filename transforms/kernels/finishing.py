@@ -14,7 +14,6 @@ from slackwater.transforms.kernels.inodes import (
     EARLY,
     FULL,
     INDEX,
-    INODE,
     IS_FLOAT,
     KEY,
     KEYS,
@@ -38,6 +37,7 @@ from slackwater.transforms.kernels.slots import (
     OWNER,
     forget_group,
     hash_values,
+    mark_group,
     unlink_slot,
 )
 from slackwater.transforms.kernels.windows import INDEXES, borrowed_plan, borrowed_windows
@@ -83,7 +83,7 @@ def covering(values, word):  # type: ignore[no-untyped-def]
 def purge(w, plan, values, j, g):  # type: ignore[no-untyped-def]
     """Delete the tuples of a group of input ``j``; their slots stay in the time list for now."""
     w = borrowed_windows(w)
-    w.groups[g, INODE] = NONE
+    mark_group(w.groups, g, NONE)
     values.icontrol[0, DEAD] += w.groups[g, COUNT]
     link = LINKS + 3 * values.signature[1 + j, INDEX] + NEXT
     slot = w.groups[g, HEAD]
@@ -169,7 +169,7 @@ def apply(w, plan, values, i, v, search):  # type: ignore[no-untyped-def]
     if (signature[0, FULL] and mask == members) or (signature[0, EARLY] and g == NONE):
         return True
     if g != NONE:
-        w.groups[g, INODE] = v
+        mark_group(w.groups, g, v)
     if signature[0, FULL]:
         for j in range(plan.inputs.shape[0]):
             if mask | (1 << j) == members:

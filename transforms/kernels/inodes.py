@@ -1,9 +1,10 @@
 """I-Nodes: what is known of punctuated values, by value, oldest first (PWJoin, sec. 4.1).
 
-One hash table for all inputs: an I-Node has a bit for each input that has punctuated its value. Those in use
-are chained in the order in which they came, so that the oldest can be forgotten. In front of the table there is
-a filter, two bits per value, which is there for every tuple: most have a value that nobody has punctuated, and
-need no more than that. Hashes in the inputs' indexes follow from the one that an I-Node keeps.
+One hash table for all inputs: an I-Node has a bit for each input that has punctuated its value. A group whose
+input has is marked with it. I-Nodes in use are chained in the order in which they came, so that the oldest can be
+forgotten. In front of the table there is a filter, two bits per value, asked for every tuple: most have a
+value that nobody has punctuated, and need no more than that. Hashes in the inputs' indexes follow from the one
+that an I-Node keeps.
 """
 
 from typing import Any, NamedTuple
@@ -21,10 +22,9 @@ from slackwater.transforms.kernels.slots import (
     forget_group,
     hash_in,
     hash_values,
+    mark_group,
 )
 
-# A group's column after those of ``kernels.slots``: its I-Node, where its input has punctuated its value.
-INODE = 5
 # Columns of an I-Node; HASH and HEAD are those of a group, as its hash table is kept by the same functions.
 MASK, _HEAD, BEFORE, BEHIND, DONE, KEY = range(1, 7)
 # The control record of the I-Nodes; column FREE_GROUP holds the free chain. OPEN ones are not finished.
@@ -135,7 +135,7 @@ def _forget_oldest(w, plan, values, search):  # type: ignore[no-untyped-def]
         if (values.inodes[oldest, MASK] >> j) & 1:
             g = group_of(w, plan, values, j, oldest, search)
             if g != NONE:
-                w.groups[g, INODE] = NONE
+                mark_group(w.groups, g, NONE)
     search[-1] = kept
     remove_inode(values, oldest)
 

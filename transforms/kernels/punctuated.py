@@ -26,7 +26,6 @@ from slackwater.transforms.kernels.inodes import (
     EARLY,
     FULL,
     INDEX,
-    INODE,
     INODES,
     IS_FLOAT,
     KEYS,
@@ -60,6 +59,8 @@ from slackwater.transforms.kernels.slots import (
     hash_in,
     hash_values,
     index_slot,
+    mark_group,
+    mark_of,
 )
 from slackwater.transforms.kernels.value_ranges import has_room, punctuate_range
 from slackwater.transforms.kernels.windows import (
@@ -110,10 +111,8 @@ def _leave(slots, groups, table, control, icontrol, signature, n_indexes, j, slo
         x = signature[1 + j, INDEX]
         g = slots[slot, LINKS + 3 * x + GROUP] if x != NONE else NONE
         drop_slot(slots, groups, table, control, n_indexes, slot)
-        if g != NONE and groups[g, INODE] != NONE and groups[g, COUNT] == 0:
-            if signature[0, EARLY]:
-                v = groups[g, INODE]
-            groups[g, INODE] = NONE
+        if g != NONE and groups[g, COUNT] == 0:
+            v = mark_of(groups, g) if signature[0, EARLY] else NONE
     return v
 
 
@@ -318,7 +317,7 @@ def step(  # type: ignore[no-untyped-def]
                     n_out += found
                 if asks:
                     asks = False
-                    fate = DISCARDED if groups[g, INODE] != NONE else JOINS
+                    fate = DISCARDED if mark_of(groups, g) != NONE else JOINS
         if fate == DISCARDED:
             free_slot(slots, control, slot)
             continue
@@ -332,7 +331,7 @@ def step(  # type: ignore[no-untyped-def]
         if (
             asks
             and g != NONE
-            and not is_unheard(values.bits, hash_in(groups[g, TAG], groups[g, HASH]))
+            and not is_unheard(values.bits, hash_in(groups[g, TAG] & 0xFF, groups[g, HASH]))
             and _is_over(plan, values, i, cells, nulls, k, search)
         ):
             control[i, LIVE] += 1
@@ -354,7 +353,7 @@ def close_rings(w, plan, values, now, search, out):  # type: ignore[no-untyped-d
                 continue
             g = group_of(w, plan, values, j, v, search)
             if g != NONE:
-                w.groups[g, INODE] = v
+                mark_group(w.groups, g, v)
             elif values.signature[0, EARLY]:
                 finish(w, plan, values, v, 0, now, search, out)
                 done = True

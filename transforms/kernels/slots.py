@@ -14,7 +14,8 @@ NONE = -1
 # Columns of a slot; then next, previous and group for each index; then the cells.
 NULLS, TS, SEQ, OWNER, AFTER, LINKS = range(6)
 NEXT, PREVIOUS, GROUP = range(3)
-# Columns of a group.
+# Columns of a group. The low byte of TAG is the number of the index that it is in, the rest what the group is
+# marked with.
 HASH, TAG, HEAD, TAIL, COUNT = range(5)
 # Columns of an input's control record.
 FIRST, LAST, LIVE = range(3)
@@ -46,6 +47,18 @@ def hash_key(tag, search, n_keys):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def mark_of(groups, g):  # type: ignore[no-untyped-def]
+    """Return the number that a group is marked with, or NONE."""
+    return (groups[g, TAG] >> 8) - 1
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def mark_group(groups, g, mark):  # type: ignore[no-untyped-def]
+    """Mark a group with a number, or with NONE."""
+    groups[g, TAG] = (groups[g, TAG] & 0xFF) | ((mark + 1) << 8)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_keys):  # type: ignore[no-untyped-def]
     """Return the group of input ``j``'s index ``x`` with these key values, or NONE."""
     mask = table.size - 1
@@ -55,7 +68,7 @@ def find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_key
         g = table[at]
         if g < 0:
             return NONE
-        if groups[g, HASH] == h and groups[g, TAG] == tag:
+        if groups[g, HASH] == h and groups[g, TAG] & 0xFF == tag:
             slot = groups[g, HEAD]
             same = True
             for c in range(n_keys):
