@@ -221,7 +221,11 @@ class Leader:
     @property
     def noted(self) -> list[Noted]:
         """What arrivals of each input have met."""
-        self._parts = [[Noted._make(map(np.concatenate, zip(*parts, strict=True)))] for parts in self._parts]
+        # Asked for at every interval, while parts come with micro-batches.
+        self._parts = [
+            parts if len(parts) == 1 else [Noted._make(map(np.concatenate, zip(*parts, strict=True)))]
+            for parts in self._parts
+        ]
         return [noted for (noted,) in self._parts]
 
     def settle(self) -> None:
