@@ -16,6 +16,8 @@ from slackwater.transforms.kernels.predicate import BLOCK
 RESULTS_AT_ONCE = 1 << 16
 RUN = 1 << 15
 """Tuples of a run at most: how many are held is looked at between runs."""
+ROOM = 1 << 13
+"""Tuples that there is room for at least, if as many come: few collide in a table that is nearly empty."""
 _LONG_AGO = np.iinfo(np.int64).min // 2
 
 
@@ -45,7 +47,7 @@ class SlidingWindowJoinLogic:
         start = 0
         while start < n:
             end = min(n, start + max(RUN, self.live()))
-            self._have_room()
+            self._have_room(n - start)
             room = 0 if self._counts_only else self._results
             rows, probe = (
                 np.empty((room, len(self._w.control) - 1), np.int64),
@@ -117,13 +119,13 @@ class SlidingWindowJoinLogic:
         """Whether a slot is free."""
         return bool(self._w.control[-1, layout.FREE_SLOT] != layout.NONE)
 
-    def _have_room(self) -> None:
-        """See to it that a slot is free.
+    def _have_room(self, coming: int) -> None:
+        """See to it that a slot is free; ``coming`` tuples are still to come.
 
         Windows get room for what they hold and as much again: sized for a run, they would not fit the cache.
         """
-        if not self._has_room:
-            self._reserve(max(1, len(self._w.slots) - self._occupied() + 1))
+        if not self._has_room or len(self._w.slots) < ROOM:
+            self._reserve(max(1, min(coming, ROOM)))
 
     def _reserve(self, n: int) -> None:
         """Make room for ``n`` more tuples, at least doubling."""

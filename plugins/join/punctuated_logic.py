@@ -114,7 +114,7 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
         while start < n or first < coming:
             live = self.live()
             end = min(n, start + max(RUN, live))
-            self._have_room()
+            self._have_room(n - start)
             room = 0 if self._counts_only else self._results
             rows, probe = np.empty((room, len(self._w.control) - 1), np.int64), np.empty(max(1, room), np.int64)
             before = (start, first)
