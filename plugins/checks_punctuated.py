@@ -13,7 +13,7 @@ import numpy as np
 
 from slackwater.plugins.checks_frame import checks, demand, has_members, same, stored
 from slackwater.plugins.checks_join import Results, _brute_force, _cut, _Sample, _served, sample_released
-from slackwater.plugins.contract import Pattern, Punctuations, Released, Setting
+from slackwater.plugins.contract import Bools, Pattern, Punctuations, Released, Setting
 from slackwater.plugins.contract_joins import PunctuatedJoinLogic
 
 
@@ -40,7 +40,7 @@ def sample_punctuations(setting: Setting, released: Released) -> Punctuations:
     moves = np.append(np.flatnonzero(newest[1:] > newest[:-1]) + 1, n)
     found = []
     for number, (which, (cell,), _) in enumerate(setting.patterns):
-        known = (released.input == which) & ((released.nulls >> np.uint64(cell)) & np.uint64(1) == 0)
+        known = _known(released, which, cell)
         for value in np.unique(released.cells[known, cell]):
             last = int(np.flatnonzero(known & (released.cells[:, cell] == value))[-1])
             places = moves[moves > last]
@@ -49,6 +49,11 @@ def sample_punctuations(setting: Setting, released: Released) -> Punctuations:
                 found.append((place, int(newest[place - 1]), number, int(value)))
     at, ts, pattern, low = (np.array(column, np.int64) for column in zip(*sorted(found), strict=True))
     return Punctuations(at, ts, pattern.astype(np.int8), low.reshape(-1, 1), np.zeros_like(at))
+
+
+def _known(released: Released, which: int, cell: int) -> Bools:
+    """Which tuples are of an input and have a value in a cell."""
+    return (released.input == which) & ((released.nulls >> np.uint64(cell)) & np.uint64(1) == 0)
 
 
 def _cases(strategy: Any, counts_only: bool = False) -> Iterator[_Case]:
@@ -130,6 +135,30 @@ def check_finished_values_are_in_no_later_result(strategy: Any) -> None:
                 later = k >= at or released.ts[k] > ts
                 what = f"{values} was finished after {at} tuples, at {ts}, but is in a result of tuple {k}"
                 demand(not (rows and later and tuple(own) == values), f"where {case.sample.where}: {what}")
+
+
+@checks("join")
+def check_tuples_that_contradict_are_told(strategy: Any) -> None:
+    """A logic that ``judges`` tells of tuples whose value their input has punctuated, and does not join them."""
+    for case in _cases(strategy):
+        logic = strategy.build(case.setting)
+        if not hasattr(logic, "judges"):
+            continue
+        released, given = case.released, case.punctuations
+        _stepped(logic, case, 0, released.ts.size)
+        none = Punctuations._make(array[:0] for array in given)
+        for number, (value,) in zip(given.pattern, given.low, strict=True):
+            which, (cell,), _ = case.setting.patterns[number]
+            last = np.flatnonzero(_known(released, which, cell) & (released.cells[:, cell] == value))[-1:]
+            again = released._replace(ts=np.full_like(released.ts, released.ts.max()), late=released.late & False)
+            before = logic.live()
+            runs = list(logic.punctuated_step(Released._make(array[last] for array in again), none))
+            told = [run.contradicts is not None and bool(run.contradicts.any()) for run in runs]
+            where = f"where {case.sample.where}: a tuple that contradicts"
+            same(any(told), bool(logic.judges[number]), f"{where}: is told")
+            if any(told):
+                same(sum(int(run.join_size.sum()) for run in runs), 0, f"{where}: results")
+                same(logic.live(), before, f"{where}: tuples held with it")
 
 
 @checks("join")

@@ -211,6 +211,8 @@ class Matches(NamedTuple):
     """Results of earlier tuples; no part of ``join_size``."""
     evicted: Evicted | None = None
     """Tuples that went for lack of memory."""
+    contradicts: Bools | None = None
+    """Tuples of the run that contradict a punctuation, neither joined nor kept (``JudgingJoinLogic``)."""
 
 
 class Held(NamedTuple):
@@ -298,10 +300,7 @@ class JoinLogic(Protocol):
 
 @runtime_checkable
 class SheddingLogic(Protocol):
-    """Says which tuples are worth keeping.
-
-    With an attribute ``scores_are_chances = True``, scores are in proportion to the results to expect.
-    """
+    """Says which tuples are worth keeping; with ``scores_are_chances = True``, as results are to be expected."""
 
     decays: bool
     """True where the score is to be multiplied by the remaining lifetime."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
-from slackwater.plugins.contract import Float64s, Int8s, Int64s, JoinLogic, Matches, Punctuations, Released
+from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, JoinLogic, Matches, Punctuations, Released
+
+REMEMBERED: Final = 1 << 20
+"""Punctuated values that tuples are held to. Of more, the oldest are forgotten: what contradicts them joins."""
 
 
 @runtime_checkable
@@ -17,6 +20,16 @@ class PunctuatedJoinLogic(JoinLogic, Protocol):
 
     def held_cells(self) -> tuple[Int8s, Int64s]:
         """Input and cells of every value that is remembered, so that texts among them are kept."""
+
+
+@runtime_checkable
+class JudgingJoinLogic(PunctuatedJoinLogic, Protocol):
+    """A join that finds tuples which contradict punctuations by itself, as it looks their values up anyway."""
+
+    @property
+    def judges(self) -> Bools:
+        """Of each of ``Setting.patterns``, whether the join remembers ``REMEMBERED`` values that were punctuated
+        and tells in ``Matches.contradicts`` which tuples come nevertheless. It may be given such tuples then."""
 
 
 class Keep(NamedTuple):

@@ -262,7 +262,7 @@ def test_what_is_forgotten_is_no_longer_noticed(monkeypatch):
     rows = rows_of(*((0, n, n, 0) for n in range(5)), (0, 6, 0, 0), (0, 7, 4, 0), (1, 8, 4, 0))
     for window in ("99ms", None):
         more = {} if window is None else {"window": window}
-        strategy = {"strategy": "pjoin" if window is None else "pwjoin"}
+        strategy = {"strategy": "pjoin" if window is None else "pwjoin", "flags": 3}
         plan = plan_of(SCHEMA, where="a.k = b.k", join=strategy, unique=["a.k"], foreign_key="b.v -> a.k", **more)
         got = run(plan, rows, range(8), range(8))
         assert late_of(got) == [("a", "punctuation_violated", 6)]

@@ -112,12 +112,12 @@ def plain(*rows):
     return numbered((which, {"ts": ts, "k": k, "p": p}) for which, ts, k, p in rows)
 
 
-def plain_plan(schema=PLAIN, strategy="pwjoin", window="10ms", **more):
+def plain_plan(schema=PLAIN, strategy="pwjoin", window="10ms", options=None, **more):
     both = [{"input": name, "when": "p", "key": "k"} for name in "ab"]
     settings = {"where": "a.k = b.k", "disorder": {"strategy": "none"}, "punctuations": both, **more}
     if window is not None:
         settings["window"] = window
-    return plan_of(schema, join={"strategy": strategy}, **settings)
+    return plan_of(schema, join={"strategy": strategy, **(options or {})}, **settings)
 
 
 def test_a_tuple_of_the_same_time_is_before_the_punctuation_in_any_order_of_arrival():
@@ -203,7 +203,8 @@ def test_memory_follows_the_open_values_not_the_stream(strategy):
     for t in range(6_000):
         for which in (0, 1):
             rows += [(which, t, f"value {t}", False), (which, t, f"value {t}", True)]
-    plan = plain_plan(strategy=strategy, window=None if strategy == "pjoin" else "1d")
+    window = None if strategy == "pjoin" else "1d"
+    plan = plain_plan(strategy=strategy, window=window, options={"flags": 1000})
     got = run(plan, plain(*rows), range(0, len(rows), 500))
     assert got.operator.accounting.results == 6_000
     assert len(got.punctuations) == 6_000

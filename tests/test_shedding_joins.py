@@ -72,6 +72,13 @@ def test_a_join_sheds_within_its_memory(data):
         assert not any(result["a_k"] == value and result["ts"] > row["ts"] for result in got.rows)
 
 
+def test_a_late_row_that_is_shed_at_once_is_late_whatever_the_chunks():
+    plan, arrivals = join_of("mswj", {"strategy": "prob", "memory": 2}, True), arrivals_of(11874)
+    whole = run(plan, arrivals)
+    assert whole.late_ids("too_late")
+    assert run(plan, arrivals, [20], [20]).late_ids("shed") == whole.late_ids("shed")
+
+
 @pytest.mark.parametrize("join", REFUSES)
 def test_joins_that_use_the_disk_shed_nothing(join):
     with pytest.raises(

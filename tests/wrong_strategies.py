@@ -213,6 +213,11 @@ def deaf_to_the_first(self, released, punctuations):
     return self.logic.punctuated_step(released, Punctuations._make(a[punctuations.at > 0] for a in punctuations))
 
 
+def lets_them_pass(self, released, punctuations):
+    for run in self.logic.punctuated_step(released, punctuations):
+        yield run._replace(contradicts=None)
+
+
 def holds_all(self):
     return self.logic.held()._replace(seq=self.logic.held().seq + 1000)
 
@@ -232,6 +237,12 @@ JOIN = {
     ],
     "check_finished_values_are_in_no_later_result": [
         (wrong_punctuated("x", punctuated_step=finishes_another), "but is in a result of tuple "),
+    ],
+    "check_tuples_that_contradict_are_told": [
+        (
+            wrong_punctuated("x", punctuated_step=lets_them_pass),
+            "is told: False instead of True",
+        ),
     ],
     "check_chunking_does_not_change_what_punctuations_do": [
         (wrong_punctuated("x", punctuated_step=deaf_to_the_first), "with punctuations, by 1: finished values: "),

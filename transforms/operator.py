@@ -35,6 +35,7 @@ from slackwater.transforms.disk import RowDisk
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.input_queue import InputQueue
 from slackwater.transforms.intake import Chunk, Intake, Refused
+from slackwater.transforms.joined import Joined, spread
 from slackwater.transforms.late_rows import LateRows
 from slackwater.transforms.outputs import Counts, Outputs, late_batch
 from slackwater.transforms.pacing import Pacing
@@ -61,7 +62,6 @@ class Operator:
         self._encoder = CellEncoder(plan.condition, list(plan.member_schemas.values()), state.get("texts"))
         shed = state.get("shedding")
         shedding = plan.shedding.build(setting, shed["logic"] if shed else None)
-        self._promises = Promises(plan, self._encoder, state.get("promises")) if setting.patterns else None
         capacity = None if shedding.memory is None else 1
         self._buffer = ReorderBuffer(len(plan.members), state.get("buffer"), capacity)
         self._counts = Counts(plan, state.get("counts"))
@@ -69,6 +69,10 @@ class Operator:
         kept = (plan, shard, self._rows.stores, state.get("archive"))
         self._archive = None if plan.config.archive is None else Archive(*kept)
         self._shedder = Shedder(plan, shedding, self._join, self._rows, self._buffer, self._encoder, shed)
+        # Where others ask which tuples contradict, it has to be known before they are joined.
+        asked = plan.derived or self._shedder.limited or self._archive is not None
+        promised = (plan, self._encoder, None if asked else getattr(self._join, "judges", None))
+        self._promises = Promises(*promised, state.get("promises")) if setting.patterns else None
         self._shows_cells = getattr(self._disorder, "needs_cells", False)
         join: Any = self._join
         self._overflowing: OverflowingJoinLogic | None = join if hasattr(join, "use_disk") else None
@@ -265,7 +269,7 @@ class Operator:
         gone, self._on_t = partners_gone(released, self._plan.setting, on_t)
         if self._promises is None:
             self._report(released, released.late, "too_late")
-            sizes = self._join_rows(out, released, None, level, on_t)
+            sizes, _ = self._join_rows(out, released, None, level, on_t)
         else:
             seen, sizes = self._sort(out, released, source, gone, level, on_t)
             released, gone, delay = released.part(seen), gone[seen[released.late]], delay[seen]
@@ -282,24 +286,24 @@ class Operator:
         """
         assert self._promises is not None
         mark = self._rows.marks(released, source)
-        verdict, punctuations = self._promises.judge(released, mark, self._rows.stores)
+        judged = self._promises.judge(released, mark, self._rows.stores)
+        joins, dropped, tuples = judged.verdict == JOINS, judged.verdict == DROPPED, released
+        # Before the join: of what it sheds, late rows are in the late output already.
+        self._report(released, released.late & (joins | dropped), "too_late")
+        if self._archive is not None:
+            self._archive.pass_over(released.part(dropped))
+        if not joins.all():
+            tuples = released.part(joins)
+            level = level if self._shedder.memory is None else self._shedder.levels(level, joins)
+        joined, contradicts = self._join_rows(out, tuples, judged.punctuations, level, on_t)
+        verdict = judged.verdict if not contradicts.size else judged.but(contradicts, released.late)
+        dropped, violates = verdict == DROPPED, verdict == VIOLATES
+        seen = dropped | (verdict == JOINS)
         self.accounting.punctuate(source[verdict == MARKED])
-        violates, seen = verdict == VIOLATES, (verdict == JOINS) | (verdict == DROPPED)
         self.accounting.reject_each(np.bincount(released.input[violates]), "punctuation_violated")
         self._report(released, violates, "punctuation_violated")
-        self._report(released, released.late & seen, "too_late")
-        gone[(verdict == DROPPED)[released.late]] = 1.0
-        joins = verdict == JOINS
-        if self._archive is not None:
-            self._archive.pass_over(released.part(verdict == DROPPED))
-        if not joins.all():
-            released = released.part(joins)
-            level = level if self._shedder.memory is None else self._shedder.levels(level, joins)
-        joined = self._join_rows(out, released, punctuations, level, on_t)
-        sizes = [np.zeros(joins.size, size.dtype) for size in joined]
-        for all_of_them, size in zip(sizes, joined, strict=True):
-            all_of_them[joins] = size
-        return seen, [size[seen] for size in sizes]
+        gone[dropped[released.late]] = 1.0
+        return seen, [spread(size, joins)[seen] for size in joined]
 
     def _report(self, released: Released, which: Bools, reason: str) -> None:
         self._late.add(released.input[which], released.seq[which], reason)
@@ -311,11 +315,9 @@ class Operator:
 
     def _join_rows(
         self, out: Outputs, released: Released, punctuations: Punctuations | None, level: Int64s, on_t: int
-    ) -> list[Any]:
-        """Step the join within its memory; return join and cross size of each tuple, and its loss by shedding."""
-        evicted: list[Evicted] = []
-        sizes: list[tuple[Int64s, Float64s]] = [(np.empty(0, np.int64), np.empty(0))]
-        unordered: list[tuple[Int64s, Int64s]] = []
+    ) -> tuple[list[Any], Int64s]:
+        """Step the join within its memory; return sizes and losses of the tuples, and those that contradict."""
+        joined, unordered = Joined(), list[tuple[Int64s, Int64s]]()
         reorders = getattr(self._join, "reorders", False)
         started = time.perf_counter()
         if self._shadow is not None and released.ts.size and self._shedder.begins_run:
@@ -331,8 +333,7 @@ class Operator:
                 self.accounting.state(len(self._buffer) + self._join.live(), 0)
             if matches.evicted is not None:
                 self._evict(matches.evicted)
-                evicted.append(matches.evicted)
-            sizes.append((matches.join_size, matches.cross_size))
+            joined.add(matches)
             self._take_late(out, matches)
             if self._plan.config.output == "counts":
                 self._counts.add(out, released.ts[matches.start : matches.stop], matches.join_size, self._owes())
@@ -347,10 +348,10 @@ class Operator:
         self.accounting.state(self._shedder.most, 0)
         self._delivery.add_in_order(unordered, released.ts)
         self.seconds["kernel"] += time.perf_counter() - started
-        joined = [np.concatenate(size) for size in zip(*sizes, strict=True)]
+        sizes = joined.sizes
         if self._shadow is not None:
-            joined.append(self._shadow.step(self._join, released, joined[0], evicted))
-        return joined
+            sizes.append(self._shadow.step(self._join, released, sizes[0], joined.evicted))
+        return sizes, joined.contradicts
 
     def _take_late(self, out: Outputs, matches: Matches) -> None:
         """Take what a run brings besides the results of its tuples."""

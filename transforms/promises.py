@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from slackwater.plugins.contract import NEVER, Bools, Held, Int8s, Int64s, Punctuations, Released, Snapshot
+from slackwater.plugins.contract_joins import REMEMBERED
 from slackwater.transforms.encode import CellEncoder, grown
 from slackwater.transforms.kernels import promises as kernel
 from slackwater.transforms.kernels.promises import DROPPED, JOINS, MARKED, VIOLATES
@@ -19,8 +20,6 @@ from slackwater.transforms.rowstore import RowStore
 
 __all__ = ["DROPPED", "JOINS", "MARKED", "VIOLATES", "Judged", "Promises"]
 
-REMEMBERED: Final = 1 << 20
-"""Values in force at most; the oldest are forgotten, and tuples that contradict them are not noticed."""
 RANGES: Final = 1 << 10
 """Separate ranges of one kind at most; those that touch are one."""
 _DERIVED: Final = {
@@ -39,6 +38,13 @@ class Judged(NamedTuple):
     punctuations: Punctuations
     """Those that took effect, counted in rows that are JOINS."""
 
+    def but(self, contradicts: Int64s, late: Bools) -> Int8s:
+        """Return the verdicts, now that the join has found what contradicts, counted in rows that are JOINS."""
+        verdict = self.verdict.copy()
+        wrong = np.flatnonzero(verdict == JOINS)[contradicts]
+        verdict[wrong] = np.where(late[wrong], DROPPED, VIOLATES)
+        return verdict
+
 
 class Promises:
     """Holds the inputs of one shard to their punctuations, and to what is promised of them.
@@ -50,14 +56,28 @@ class Promises:
 
     What follows from static promises (``transforms.metadata``) is found in the tuples that join; one that
     contradicts says nothing.
+
+    Args:
+        plan: the join.
+        encoder: of its cells.
+        elsewhere: of each pattern, whether the join itself finds what contradicts it; by default none.
+        snapshot: what ``snapshot`` returned, or None.
     """
 
-    def __init__(self, plan: JoinPlan, encoder: CellEncoder, snapshot: Snapshot | None = None) -> None:
+    def __init__(
+        self,
+        plan: JoinPlan,
+        encoder: CellEncoder,
+        elsewhere: Bools | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> None:
         self._marks, self._encoder = plan.marks, encoder
         self._layout = plan.condition.columns
         self._foreign_keys = plan.foreign_keys
         patterns = plan.setting.patterns
         kinds = [kernel.GIVEN] * len(self._marks) + [_DERIVED[kind] for kind, _ in plan.derived]
+        if elsewhere is not None:
+            kinds = [kernel.ELSEWHERE if other else kind for kind, other in zip(kinds, elsewhere, strict=True)]
         self._width = max(len(pattern.cells) for pattern in patterns)
         self._patterns = np.zeros((len(patterns), kernel.FIRST_CELL + self._width), np.int64)
         for row, (which, cells, is_range), kind in zip(self._patterns, patterns, kinds, strict=True):
@@ -81,7 +101,7 @@ class Promises:
         """Sort rows that have reached the join; ``mark`` is the kind of punctuation that each is, or -1."""
         n = released.ts.size
         given, marks = self._read(released, mark, stores)
-        derived = self._patterns[self._patterns[:, kernel.DERIVED] != kernel.GIVEN, kernel.INPUT]
+        derived = self._patterns[self._patterns[:, kernel.DERIVED] > kernel.ELSEWHERE, kernel.INPUT]
         coming = len(marks) + sum(int(np.count_nonzero(released.input == i)) for i in derived)
         self._reserve(coming)
         verdict = np.empty(n, np.int8)

@@ -12,6 +12,7 @@ from slackwater.plugins.join.planning import probe_plan
 from slackwater.transforms.kernels import slots as layout
 from slackwater.transforms.kernels import windows as kernel
 from slackwater.transforms.kernels.predicate import BLOCK
+from slackwater.transforms.kernels.probing import CANDIDATES, ProbePlan
 
 RESULTS_AT_ONCE = 1 << 16
 RUN = 1 << 15
@@ -34,7 +35,7 @@ class SlidingWindowJoinLogic:
         self._counts_only = setting.counts_only
         registers = int(self._plan.program[:, 1].max(initial=0)) + 1
         self._scratch = np.zeros((3, max(m, registers), BLOCK), np.int64)
-        self._search = np.zeros((m + 1, kernel.CANDIDATES + BLOCK), np.int64)
+        self._search = np.zeros((m + 1, CANDIDATES + BLOCK), np.int64)
         self._results = RESULTS_AT_ONCE
         self._now = _LONG_AGO
         self._w = self._empty(1024)
@@ -93,7 +94,7 @@ class SlidingWindowJoinLogic:
         )  # fmt: skip
         return stop, found, join_size[: stop - start], cross_size[: stop - start]
 
-    def _probe_plan(self, setting: Setting) -> kernel.ProbePlan:
+    def _probe_plan(self, setting: Setting) -> ProbePlan:
         return probe_plan(setting)
 
     def _occupied(self) -> int:

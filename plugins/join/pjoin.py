@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from slackwater.plugins.contract import UNBOUNDED, Setting, Snapshot
+from slackwater.plugins.contract_joins import REMEMBERED
 from slackwater.plugins.join.xjoin import OverflowOptions
 from slackwater.plugins.options import Memory
 
@@ -27,7 +28,7 @@ class PunctuatedJoin(OverflowOptions):
     """
 
     name: ClassVar[str] = "pjoin"
-    flags: int = Field(default=1_000_000, ge=1)
+    flags: int = Field(default=REMEMBERED, ge=1)
     """punctuated values to remember at most; the oldest is forgotten, and its tuples stay"""
     memory: Memory | None = None
     """tuples, or bytes such as 64MB, to keep in memory, per shard; by default there is no limit"""

@@ -1,4 +1,4 @@
-"""The order in which each input's tuples look up the other inputs, as arrays for ``kernels.windows``."""
+"""The order in which each input's tuples look up the other inputs, as arrays for ``kernels.probing``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from slackwater.plugins.contract import Setting
+from slackwater.transforms.kernels import probing as kernel
 from slackwater.transforms.kernels import slots as layout
-from slackwater.transforms.kernels import windows as kernel
 
 
 class Step(NamedTuple):

@@ -49,13 +49,13 @@ from slackwater.plugins.contract import (
     Setting,
     Snapshot,
 )
+from slackwater.plugins.contract_joins import REMEMBERED
 from slackwater.plugins.join.mswj_logic import RUN, SlidingWindowJoinLogic, _chain
 from slackwater.plugins.join.planning import probe_plan
-from slackwater.transforms.kernels import inodes
+from slackwater.transforms.kernels import inodes, paired, probing
 from slackwater.transforms.kernels import punctuated as kernel
 from slackwater.transforms.kernels import slots as layout
 from slackwater.transforms.kernels.finishing import Out
-from slackwater.transforms.kernels.windows import ProbePlan
 
 RANGES = 1 << 10
 """Separate ranges of an input at most; those that touch are one, and of too many the lowest is forgotten."""
@@ -70,7 +70,8 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
 
     Args:
         setting: the join.
-        flags: I-Nodes at most: values that some input has punctuated, and not all.
+        flags: I-Nodes at most: values that some input has punctuated. Those that are over stay if there may be
+            ``REMEMBERED``, so that tuples which contradict are found; else they go.
         early: whether to pass on values as soon as they are finished, or when all inputs have punctuated them.
         snapshot: what ``snapshot`` returned, or None.
     """
@@ -81,14 +82,16 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
         members = [i for i in range(m) if self._classes and all(i in condition.classes[c] for c in self._classes)]
         n_keys = len(self._classes)
         kinds = [condition.columns[i][condition.classes[self._classes[0]][i]].kind for i in members]
-        self._signature = np.full((m + 1, max(5, inodes.CELLS + n_keys)), layout.NONE, np.int64)
-        bits = sum(1 << i for i in members)
-        self._signature[0, :5] = (n_keys, bits, len(members) == m, early, "float" in kinds)
         self._is_range = np.array([pattern.is_range for pattern in setting.patterns] or [False])
         self._has_ranges = bool((self._is_range & (self._input_of >= 0)).any())
+        self._signature = np.full((m + 1, max(6, inodes.CELLS + n_keys)), layout.NONE, np.int64)
+        bits = sum(1 << i for i in members)
+        judges = not self._has_ranges and flags >= REMEMBERED
+        self._signature[0, :6] = (n_keys, bits, len(members) == m, early, "float" in kinds, judges)
         self._v = self._no_values(m, flags)
         self._finished: list[Finished] = []
         super().__init__(setting, snapshot)
+        self._step = paired.step if self._is_paired() else kernel.step
         for i in members:
             cells = [condition.classes[c][i] for c in self._classes]
             key = self._plan.indexes[i, :, layout.COLUMNS : layout.COLUMNS + n_keys]
@@ -117,23 +120,43 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
             self._have_room(n - start)
             room = 0 if self._counts_only else self._results
             rows, probe = np.empty((room, len(self._w.control) - 1), np.int64), np.empty(max(1, room), np.int64)
-            before = (start, first)
+            before, contradicts = (start, first), None
             if self._knows_nothing and (first == coming or given.at[first] > end):
                 stop, found, join_size, cross_size = self._run(released, start, end, rows, probe)
             else:
                 out = self._room(coming - first, live + end - start if self._has_ranges else 0)
                 join_size, cross_size = np.zeros(end - start, np.int64), np.zeros(end - start)
-                stop, first, found, self._now = kernel.step(
+                contradicts = np.zeros(end - start, np.bool_)
+                stop, first, found, self._now = self._step(
                     self._w, self._plan, self._v, tuples, given, start, end, first, self._now, self._search,
-                    self._scratch, rows, probe, join_size, cross_size, out,
+                    self._scratch, rows, probe, join_size, cross_size, contradicts, out,
                 )  # fmt: skip
                 self._take(out)
             if (stop, first) != before:
                 sizes = join_size[: stop - start], cross_size[: stop - start]
-                yield Matches(start, stop, rows[:found], probe[:found], *sizes, self._told())
+                wrong = None if contradicts is None else contradicts[: stop - start]
+                yield Matches(start, stop, rows[:found], probe[:found], *sizes, self._told(), contradicts=wrong)
             elif self._has_room:
                 self._results *= 2
             start = stop
+
+    @property
+    def judges(self) -> Bools:
+        """Of each pattern, whether tuples that contradict it are known by the I-Nodes."""
+        return (self._input_of >= 0) & (self._signature[0, inodes.JUDGES] != 0)
+
+    def _is_paired(self) -> bool:
+        """Whether two inputs are joined on the columns that punctuations speak of, and by nothing else first."""
+        plan, n_keys = self._plan, len(self._classes)
+        return (
+            len(plan.inputs) == 2
+            and n_keys > 0
+            and not self._has_ranges
+            and bool(self._signature[0, inodes.FULL])
+            and bool((plan.inputs[:, probing.INDEXES] == 1).all())
+            and bool((plan.steps[:, 0, probing.STEP_KEYS] == n_keys).all())
+            and bool((plan.inputs[:, probing.OWN_FROM] == plan.inputs[:, probing.OWN_TO]).all())
+        )
 
     def _given(self, punctuations: Punctuations) -> kernel.Given:
         """Return the punctuations with their values in the order of the key classes."""
@@ -183,7 +206,7 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
             return False
         return not (self._has_ranges and self._v.n_ranges.any())
 
-    def _probe_plan(self, setting: Setting) -> ProbePlan:
+    def _probe_plan(self, setting: Setting) -> probing.ProbePlan:
         return probe_plan(setting, self._classes)
 
     def _occupied(self) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from slackwater.plugins.contract import JoinStrategy, Setting, Snapshot
+from slackwater.plugins.contract_joins import REMEMBERED
 
 if TYPE_CHECKING:
     from slackwater.plugins.join.punctuated_logic import PunctuatedJoinLogic
@@ -23,7 +24,7 @@ class PunctuatedWindowJoin(JoinStrategy):
     """
 
     name: ClassVar[str] = "pwjoin"
-    flags: int = Field(default=1_000_000, ge=1)
+    flags: int = Field(default=REMEMBERED, ge=1)
     """punctuated values to remember at most; of the oldest, tuples then stay until the window drops them"""
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> PunctuatedJoinLogic:

@@ -15,6 +15,7 @@ from slackwater.transforms.kernels.inodes import (
     FULL,
     INDEX,
     IS_FLOAT,
+    JUDGES,
     KEY,
     KEYS,
     MASK,
@@ -26,6 +27,7 @@ from slackwater.transforms.kernels.inodes import (
     group_of,
     remove_inode,
 )
+from slackwater.transforms.kernels.probing import INDEXES, borrowed_plan
 from slackwater.transforms.kernels.promises import add_range, in_range, ordered
 from slackwater.transforms.kernels.slots import (
     COUNT,
@@ -40,7 +42,7 @@ from slackwater.transforms.kernels.slots import (
     mark_group,
     unlink_slot,
 )
-from slackwater.transforms.kernels.windows import INDEXES, borrowed_plan, borrowed_windows
+from slackwater.transforms.kernels.windows import borrowed_windows
 
 
 class Out(NamedTuple):
@@ -120,7 +122,7 @@ def conclude(w, plan, values, inode, search):  # type: ignore[no-untyped-def]
         # It is a hole in a range; that what is finished of the range closes spares the I-Node.
         add_range(values.ranges, values.n_ranges, over, word, word)
         remove_inode(values, inode)
-    elif values.inodes[inode, MASK] == members:
+    elif values.inodes[inode, MASK] == members and not values.signature[0, JUDGES]:
         remove_inode(values, inode)
 
 
@@ -196,7 +198,7 @@ def punctuate(w, plan, values, i, low, p, at, now, search, out):  # type: ignore
     v = inode_of(w, plan, values, search)
     values.inodes[v, MASK] |= 1 << i
     if values.inodes[v, DONE]:
-        if values.inodes[v, MASK] == values.signature[0, MEMBERS]:
+        if values.inodes[v, MASK] == values.signature[0, MEMBERS] and not values.signature[0, JUDGES]:
             remove_inode(values, v)
     elif apply(w, plan, values, i, v, search):
         _finish(w, plan, values, v, at, now, search, out)

@@ -29,9 +29,12 @@ from slackwater.transforms.kernels.slots import (
 MASK, _HEAD, BEFORE, BEHIND, DONE, KEY = range(1, 7)
 # The control record of the I-Nodes; column FREE_GROUP holds the free chain. OPEN ones are not finished.
 OLDEST, _FREE, NEWEST, INODES, LIMIT, DEAD, STALE, OPEN = range(8)
-# The signature: one record of its own, then one per input.
-KEYS, MEMBERS, FULL, EARLY, IS_FLOAT = range(5)
+# The signature: one record of its own, then one per input. JUDGES: I-Nodes of values that are over stay, so that
+# tuples which contradict a punctuation are known by them.
+KEYS, MEMBERS, FULL, EARLY, IS_FLOAT, JUDGES = range(6)
 INDEX, CELLS = range(2)
+# What becomes of a tuple: it joins, or is discarded after it has probed, or unseen.
+JOINS, DISCARDED, DROPPED = range(3)
 
 
 class Values(NamedTuple):
@@ -97,6 +100,42 @@ def find_inode(inodes, itable, h, search, n_keys):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def read_key(signature, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
+    """Copy the values of tuple ``k`` to the last record of ``search``; return whether one is null."""
+    has_null = False
+    for c in range(signature[0, KEYS]):
+        cell = signature[1 + i, CELLS + c]
+        has_null = has_null or (np.int64(nulls[k]) >> cell) & 1 != 0
+        search[-1, c] = cells[k, cell]
+    return has_null
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def inode_with(values, h, search):  # type: ignore[no-untyped-def]
+    """Return the I-Node of the value in the last record of ``search``, which has this hash, or NONE."""
+    if is_unheard(values.bits, h):
+        return np.int64(NONE)
+    return find_inode(values.inodes, values.itable, h, search, values.signature[0, KEYS])
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def contradicts(values, i, v):  # type: ignore[no-untyped-def]
+    """Return whether a tuple of input ``i`` whose value has this I-Node, or none, is known to contradict."""
+    return v != NONE and values.signature[0, JUDGES] != 0 and (values.inodes[v, MASK] >> i) & 1 != 0
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def fate_of(values, i, v, mask):  # type: ignore[no-untyped-def]
+    """Return what becomes of a tuple of input ``i`` whose value has this I-Node, or none; ``mask`` has bits of
+    inputs that have punctuated it otherwise."""
+    if v != NONE:
+        if values.inodes[v, DONE]:
+            return DROPPED
+        mask |= values.inodes[v, MASK]
+    return DISCARDED if values.signature[0, FULL] and mask | (1 << i) == values.signature[0, MEMBERS] else JOINS
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def group_of(w, plan, values, j, inode, search):  # type: ignore[no-untyped-def]
     """Return the group of input ``j`` with the value of an I-Node, or NONE."""
     n_keys = values.signature[0, KEYS]
@@ -132,7 +171,7 @@ def _forget_oldest(w, plan, values, search):  # type: ignore[no-untyped-def]
     oldest = values.icontrol[0, OLDEST]
     kept = search[-1].copy()
     for j in range(plan.inputs.shape[0]):
-        if (values.inodes[oldest, MASK] >> j) & 1:
+        if not values.inodes[oldest, DONE] and (values.inodes[oldest, MASK] >> j) & 1:
             g = group_of(w, plan, values, j, oldest, search)
             if g != NONE:
                 mark_group(w.groups, g, NONE)

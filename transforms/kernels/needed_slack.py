@@ -16,6 +16,26 @@ from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
 from slackwater.transforms.kernels.predicate import BLOCK
+from slackwater.transforms.kernels.probing import (
+    AT,
+    BOUND,
+    CANDIDATES,
+    CURSOR,
+    INDEXES,
+    OWN_FROM,
+    OWN_TO,
+    SIZE,
+    SOURCES,
+    STEP_INDEX,
+    STEP_INPUT,
+    STEP_KEYS,
+    TEST_FROM,
+    TEST_TO,
+    WINDOW,
+    lookup_group,
+    passing,
+    qualify,
+)
 from slackwater.transforms.kernels.slots import (
     AFTER,
     FIRST,
@@ -34,27 +54,7 @@ from slackwater.transforms.kernels.slots import (
     index_slot,
 )
 from slackwater.transforms.kernels.strings import mix
-from slackwater.transforms.kernels.windows import (
-    AT,
-    BOUND,
-    CANDIDATES,
-    CURSOR,
-    INDEXES,
-    OWN_FROM,
-    OWN_TO,
-    SIZE,
-    SOURCES,
-    STEP_INDEX,
-    STEP_INPUT,
-    STEP_KEYS,
-    TEST_FROM,
-    TEST_TO,
-    WINDOW,
-    lookup_group,
-    passing,
-    place_slot,
-    qualify,
-)
+from slackwater.transforms.kernels.windows import place_slot
 
 NEVER = np.iinfo(np.int64).min
 

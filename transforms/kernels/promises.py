@@ -34,7 +34,8 @@ ON_T, ENTRIES, OLDEST, PENDING, FORGOTTEN = range(5)
 # Columns of a pattern: input, whether it is a range, number of cells, whether one is a float, what it is derived
 # from, then the cells.
 INPUT, IS_RANGE, CELLS, IS_FLOAT, DERIVED, FIRST_CELL = range(6)
-GIVEN, UNIQUE, CLUSTERED, ASCENDING, DESCENDING = range(5)
+GIVEN, ELSEWHERE, UNIQUE, CLUSTERED, ASCENDING, DESCENDING = range(6)
+"""Patterns that are ELSEWHERE are given too, but it is the join that remembers them and finds contradictions."""
 # Columns of what the last tuples had: whether there was one, then its values.
 SEEN, LAST_VALUES = range(2)
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
@@ -183,6 +184,8 @@ def apply_pending(state, patterns, out_pattern, out_low, out_high, n_out):  # ty
             fresh = low <= high and add_range(ranges, n_ranges, pattern, low, high)
         elif patterns[pattern, DERIVED] == CLUSTERED and _is_last(last, pattern, values, n):
             fresh = False
+        elif patterns[pattern, DERIVED] == ELSEWHERE:
+            fresh = True
         else:
             fresh = add_value(entries, table, control, pattern, values, 0, n)
         if fresh:
@@ -251,7 +254,7 @@ def _conclude(entries, table, pending, last, control, patterns, late, key, patte
 @njit(cache=True, nogil=True, forceinline=True)
 def _contradicts(entries, table, ranges, n_ranges, control, patterns, i, cells, nulls, k, key):  # type: ignore[no-untyped-def]
     for pattern in range(patterns.shape[0]):
-        if patterns[pattern, INPUT] != i:
+        if patterns[pattern, INPUT] != i or patterns[pattern, DERIVED] == ELSEWHERE:
             continue
         n = n_ranges[pattern] if patterns[pattern, IS_RANGE] else control[ENTRIES]
         if n == 0 or not _read(patterns, pattern, cells, nulls, k, key):
@@ -275,7 +278,8 @@ def judge(  # type: ignore[no-untyped-def]
     that row k is; it is a tuple if there are none, and a punctuation that says nothing if ``marks`` has pattern
     NONE. Those that take effect are written to the outputs with the number of joining tuples before them.
     """
-    derives = (patterns[:, DERIVED] != GIVEN).any()
+    derives = (patterns[:, DERIVED] > ELSEWHERE).any()
+    judges = (patterns[:, DERIVED] != ELSEWHERE).any()
     entries, table, control = borrowed(state.entries), borrowed(state.table), borrowed(state.control)
     ranges, n_ranges, pending = borrowed(state.ranges), borrowed(state.n_ranges), borrowed(state.pending)
     cells, nulls, patterns, key = borrowed(cells), borrowed(nulls), borrowed(patterns), borrowed(key)
@@ -299,14 +303,16 @@ def judge(  # type: ignore[no-untyped-def]
                     control[PENDING] += 1
             continue
         verdict[k] = JOINS
-        if _contradicts(entries, table, ranges, n_ranges, control, patterns, inputs[k], cells, nulls, k, key):
+        if judges and _contradicts(
+            entries, table, ranges, n_ranges, control, patterns, inputs[k], cells, nulls, k, key
+        ):
             verdict[k] = DROPPED if late[k] else VIOLATES
             continue
         joining += 1
         if not derives:
             continue
         for pattern in range(patterns.shape[0]):
-            if patterns[pattern, DERIVED] == GIVEN or patterns[pattern, INPUT] != inputs[k]:
+            if patterns[pattern, DERIVED] <= ELSEWHERE or patterns[pattern, INPUT] != inputs[k]:
                 continue
             if not _read(patterns, pattern, cells, nulls, k, key):
                 continue

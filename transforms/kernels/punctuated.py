@@ -16,27 +16,42 @@ import numpy as np
 from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
-from slackwater.transforms.kernels.finishing import borrowed_out, finish, punctuate
+from slackwater.transforms.kernels.finishing import borrowed_out, covering, finish, punctuate
 from slackwater.transforms.kernels.heap import pop
 from slackwater.transforms.kernels.inodes import (
     BEHIND,
     CELLS,
     DEAD,
+    DISCARDED,
     DONE,
+    DROPPED,
     EARLY,
-    FULL,
     INDEX,
     INODES,
     IS_FLOAT,
+    JOINS,
+    JUDGES,
     KEYS,
     MASK,
     MEMBERS,
     OLDEST,
     OPEN,
     borrowed_values,
-    find_inode,
+    contradicts,
+    fate_of,
     group_of,
-    is_unheard,
+    inode_with,
+    read_key,
+)
+from slackwater.transforms.kernels.probing import (
+    INDEXES,
+    OWN_FROM,
+    OWN_TO,
+    WINDOW,
+    borrowed_plan,
+    first_group,
+    probe_group,
+    qualify,
 )
 from slackwater.transforms.kernels.promises import in_range, ordered
 from slackwater.transforms.kernels.slots import (
@@ -45,39 +60,22 @@ from slackwater.transforms.kernels.slots import (
     FIRST,
     FREE_SLOT,
     GROUP,
-    HASH,
     LAST,
     LATE,
     LINKS,
     LIVE,
     NONE,
     OWNER,
-    TAG,
     TS,
     drop_slot,
     free_slot,
-    hash_in,
     hash_values,
     index_slot,
     mark_group,
     mark_of,
 )
 from slackwater.transforms.kernels.value_ranges import has_room, punctuate_range
-from slackwater.transforms.kernels.windows import (
-    INDEXES,
-    OWN_FROM,
-    OWN_TO,
-    STEP_KEYS,
-    WINDOW,
-    borrowed_plan,
-    borrowed_windows,
-    expire,
-    first_group,
-    keep_slot,
-    place_slot,
-    probe_group,
-    qualify,
-)
+from slackwater.transforms.kernels.windows import borrowed_windows, expire, keep_slot, place_slot
 
 
 class Given(NamedTuple):
@@ -92,8 +90,6 @@ class Given(NamedTuple):
     is_range: Any
 
 
-# What becomes of a tuple.
-JOINS, DISCARDED, DROPPED = range(3)
 NEVER = 1 << 62
 
 
@@ -146,71 +142,40 @@ def _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _paired(plan, signature):  # type: ignore[no-untyped-def]
-    """Return whether two inputs are joined on the signature alone.
-
-    Where partners of a tuple are held, their group tells its fate then: it is discarded if theirs is punctuated.
-    """
-    paired = plan.inputs.shape[0] == 2 and signature[0, FULL] != 0
-    for i in range(plan.inputs.shape[0]):
-        paired = (
-            paired
-            and plan.inputs[i, INDEXES] == 1
-            and plan.steps[i, 0, STEP_KEYS] == signature[0, KEYS]
-            and plan.inputs[i, OWN_TO] == plan.inputs[i, OWN_FROM]
-        )
-    return paired
+def _inode(values, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
+    """Return the I-Node of tuple ``k``, or NONE; its values are left in ``search``."""
+    if read_key(values.signature, i, cells, nulls, k, search):
+        return np.int64(NONE)
+    return inode_with(values, hash_values(search, values.signature[0, KEYS]), search)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _fate(plan, values, ranged, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
-    """Return what punctuations make of a tuple: JOINS, DISCARDED after it has probed, or DROPPED unseen."""
-    signature = values.signature
-    n_keys = signature[0, KEYS]
-    has_null = False
-    for c in range(n_keys):
-        cell = signature[1 + i, CELLS + c]
-        has_null = has_null or (np.int64(nulls[k]) >> cell) & 1 != 0
-        search[-1, c] = cells[k, cell]
-    h = hash_values(search, n_keys)
-    filtered = is_unheard(values.bits, h)
-    if has_null or (filtered and not ranged):
-        return JOINS
-    mask = 1 << i
-    if ranged:
+def _fate(values, ranged, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
+    """Return what punctuations make of a tuple: JOINS, DISCARDED or DROPPED."""
+    v = _inode(values, i, cells, nulls, k, search)
+    mask = 0
+    if ranged and (np.int64(nulls[k]) >> values.signature[1 + i, CELLS]) & 1 == 0:
         over = values.n_ranges.size - 1
-        value = ordered(search[-1, 0], signature[0, IS_FLOAT] != 0)
-        for j in range(over + 1):
-            if in_range(values.ranges[j], values.n_ranges[j], value):
-                if j == over:
-                    return DROPPED
-                mask |= 1 << j
-    if not filtered:
-        v = find_inode(values.inodes, values.itable, h, search, n_keys)
-        if v != NONE:
-            if values.inodes[v, DONE]:
-                return DROPPED
-            mask |= values.inodes[v, MASK]
-    return DISCARDED if signature[0, FULL] and mask == signature[0, MEMBERS] else JOINS
-
-
-@njit(cache=True, nogil=True)
-def _is_over(plan, values, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
-    """Return whether tuple ``k`` has come for nothing; seldom asked, hence a call."""
-    return _fate(plan, values, False, i, cells, nulls, k, search) != JOINS
+        value = ordered(search[-1, 0], values.signature[0, IS_FLOAT] != 0)
+        if in_range(values.ranges[over], values.n_ranges[over], value):
+            return DROPPED
+        mask = covering(values, value)
+    return fate_of(values, i, v, mask)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _pass(w, plan, values, at, now, search, out):  # type: ignore[no-untyped-def]
-    """Let the time of the join pass to ``now``, and finish what that finishes."""
+def pass_to(w, plan, values, at, now, search, out):  # type: ignore[no-untyped-def]
+    """Let the time of the join pass to ``now``, and finish what that finishes; return whether there was any."""
+    finished = False
     while True:
         v = _expire(
             w.slots, w.groups, w.table, w.late_due, w.late_slot, w.control, plan.inputs, values.icontrol,
             values.signature, now,
         )  # fmt: skip
         if v == NONE:
-            break
+            return finished
         finish(w, plan, values, v, at, now, search, out)
+        finished = True
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -226,14 +191,15 @@ def _is_ranged(values):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def step(  # type: ignore[no-untyped-def]
     windows, plan, values, released, punctuations, start, end, first, now, search, scratch, out_rows, out_probe,
-    join_size, cross_size, out,
+    join_size, cross_size, wrong, out,
 ):
     # fmt: on
     """Process released tuples ``start`` to ``end``, and the punctuations from ``first`` on that come before.
 
     Returns (next tuple, next punctuation, results written, onT). As ``windows.step``, it stops early when no slot
     is free or ``out_rows`` is full; and before a range that has no room (``has_room``). Punctuations after the
-    last tuple are taken with it. ``out`` has room for all I-Nodes and all punctuations.
+    last tuple are taken with it. ``out`` has room for all I-Nodes and all punctuations. Tuples whose values their
+    own input has punctuated are neither joined nor kept, but noted in ``wrong``.
     """
     p_at, p_ts, p_input, p_low, p_high, p_is_range = punctuations
     tuple_input, tuple_seq, tuple_ts, tuple_late, cells, nulls = released
@@ -247,8 +213,7 @@ def step(  # type: ignore[no-untyped-def]
     out = borrowed_out(out)
     m = inputs.shape[0]
     members = signature[0, MEMBERS]
-    pairs = _paired(plan, signature)
-    ranged = _is_ranged(values)
+    ranged, judges = _is_ranged(values), signature[0, JUDGES] != 0
     n_out = np.int64(0)
     p = first
     last = end if end == tuple_ts.size else end - 1
@@ -257,7 +222,7 @@ def step(  # type: ignore[no-untyped-def]
         while k == coming:
             if p_ts[p] > now:
                 now = p_ts[p]
-                _pass(w, plan, values, k, now, search, out)
+                pass_to(w, plan, values, k, now, search, out)
             i = p_input[p]
             if i != NONE and p_is_range[p]:
                 if not has_room(w, values, i, out.at.size - out.size[0], p_at.size - p):
@@ -273,13 +238,19 @@ def step(  # type: ignore[no-untyped-def]
         i = tuple_input[k]
         ts = tuple_ts[k]
         late = tuple_late[k]
+        asks = (ranged or icontrol[0, INODES] > 0) and (members >> i) & 1
+        # What contradicts is as if it had not come: no time passes.
+        if asks and judges and contradicts(values, i, _inode(values, i, cells, nulls, k, search)):
+            wrong[k - start] = True
+            continue
         if not late:
             now = ts
             if icontrol[0, OPEN] == 0 and icontrol[0, DEAD] == 0:
                 expire(slots, groups, table, late_due, late_slot, control, inputs, now)
             else:
-                _pass(w, plan, values, k, now, search, out)
-        elif ts < now - inputs[i, WINDOW]:
+                pass_to(w, plan, values, k, now, search, out)
+        fate = _fate(values, ranged, i, cells, nulls, k, search) if asks else JOINS
+        if late and ts < now - inputs[i, WINDOW]:
             continue
         ways = 1.0
         for j in range(m):
@@ -287,13 +258,8 @@ def step(  # type: ignore[no-untyped-def]
                 ways *= control[j, LIVE]
         if not late:
             cross_size[k - start] = ways
-        asks = (ranged or icontrol[0, INODES] > 0) and (members >> i) & 1
-        fate = JOINS
-        if asks and (late or ranged or not pairs):
-            asks = False
-            fate = _fate(plan, values, ranged, i, cells, nulls, k, search)
-            if fate == DROPPED:
-                continue
+        if fate == DROPPED:
+            continue
         if control[-1, FREE_SLOT] == NONE:
             return k, p, n_out, now
         slot = place_slot(slots, control, first_cell, i, tuple_seq[k], ts, cells, nulls, k)
@@ -315,9 +281,6 @@ def step(  # type: ignore[no-untyped-def]
                 join_size[k - start] = found
                 if out_rows.shape[0] > 0:
                     n_out += found
-                if asks:
-                    asks = False
-                    fate = DISCARDED if mark_of(groups, g) != NONE else JOINS
         if fate == DISCARDED:
             free_slot(slots, control, slot)
             continue
@@ -327,16 +290,6 @@ def step(  # type: ignore[no-untyped-def]
         else:
             for x in range(n_indexes):
                 slots[slot, LINKS + 3 * x + GROUP] = NONE
-        g = slots[slot, LINKS + GROUP]
-        if (
-            asks
-            and g != NONE
-            and not is_unheard(values.bits, hash_in(groups[g, TAG] & 0xFF, groups[g, HASH]))
-            and _is_over(plan, values, i, cells, nulls, k, search)
-        ):
-            control[i, LIVE] += 1
-            drop_slot(slots, groups, table, control, n_indexes, slot)
-            continue
         keep_slot(slots, late_due, late_slot, control, inputs, slot, late)
     return end, p, n_out, now
 

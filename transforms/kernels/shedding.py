@@ -13,6 +13,7 @@ from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
 from slackwater.transforms.kernels.heap import pop, push
+from slackwater.transforms.kernels.probing import INDEXES, NO_ROWS, OWN_FROM, OWN_TO, ROWS, WINDOW, probe, qualify
 from slackwater.transforms.kernels.score_heap import (
     CODE,
     LOWEST,
@@ -40,18 +41,7 @@ from slackwater.transforms.kernels.slots import (
     index_slot,
     unlink_slot,
 )
-from slackwater.transforms.kernels.windows import (
-    INDEXES,
-    NO_ROWS,
-    OWN_FROM,
-    OWN_TO,
-    ROWS,
-    WINDOW,
-    Windows,
-    place_slot,
-    probe,
-    qualify,
-)
+from slackwater.transforms.kernels.windows import Windows, place_slot
 
 LATE_ONE = -2
 """In place of the slot before: the tuple is in the heap of late ones."""

@@ -147,14 +147,39 @@ def drop_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def link_slot(slots, groups, table, control, tag, x, g, h, slot):  # type: ignore[no-untyped-def]
+    """Append a slot to group ``g`` of index ``x``; if that is NONE, to a new one with this hash."""
+    link = LINKS + 3 * x
+    if g == NONE:
+        g = control[-1, FREE_GROUP]
+        control[-1, FREE_GROUP] = groups[g, HEAD]
+        groups[g, HASH] = h
+        groups[g, TAG] = tag
+        groups[g, HEAD] = slot
+        groups[g, COUNT] = 0
+        slots[slot, link + PREVIOUS] = NONE
+        mask = table.size - 1
+        at = h & mask
+        while table[at] >= 0:
+            at = (at + 1) & mask
+        table[at] = g
+    else:
+        slots[slot, link + PREVIOUS] = groups[g, TAIL]
+        slots[groups[g, TAIL], link + NEXT] = slot
+    slots[slot, link + NEXT] = NONE
+    slots[slot, link + GROUP] = g
+    groups[g, TAIL] = slot
+    groups[g, COUNT] += 1
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search):  # type: ignore[no-untyped-def]
     """Add a slot to the indexes of its input; a null key is in no index, it equals nothing."""
     i = slots[slot, OWNER]
     nulls = slots[slot, NULLS]
     for x in range(n_indexes):
-        link = LINKS + 3 * x
         n_keys = indexes[i, x, KEYS]
-        slots[slot, link + GROUP] = NONE
+        slots[slot, LINKS + 3 * x + GROUP] = NONE
         has_null = False
         for c in range(n_keys):
             column = indexes[i, x, COLUMNS + c]
@@ -165,26 +190,7 @@ def index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, sl
         tag = i * indexes.shape[1] + x
         h = hash_key(tag, search, n_keys)
         g = find_group(slots, groups, table, indexes, first_cell, i, x, h, search, n_keys)
-        if g == NONE:
-            g = control[-1, FREE_GROUP]
-            control[-1, FREE_GROUP] = groups[g, HEAD]
-            groups[g, HASH] = h
-            groups[g, TAG] = tag
-            groups[g, HEAD] = slot
-            groups[g, COUNT] = 0
-            slots[slot, link + PREVIOUS] = NONE
-            mask = table.size - 1
-            at = h & mask
-            while table[at] >= 0:
-                at = (at + 1) & mask
-            table[at] = g
-        else:
-            slots[slot, link + PREVIOUS] = groups[g, TAIL]
-            slots[groups[g, TAIL], link + NEXT] = slot
-        slots[slot, link + NEXT] = NONE
-        slots[slot, link + GROUP] = g
-        groups[g, TAIL] = slot
-        groups[g, COUNT] += 1
+        link_slot(slots, groups, table, control, tag, x, g, h, slot)
 
 
 @njit(cache=True, nogil=True)
