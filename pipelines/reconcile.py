@@ -175,9 +175,10 @@ class Reconciliation:
                 ts, _ = event_times(batch.column("ts"), self._plan.unit)
                 due = ~produced([_fate(batch, name) for name in self._plan.members]) & (ts >= part.start)
                 if self.join.config.output == "counts":
-                    counts.add(out, ts[due], np.ones(np.count_nonzero(due), np.int64))
+                    counts.add(ts[due], np.ones(np.count_nonzero(due), np.int64))
                 elif due.any():
                     out.results.append(batch.filter(pa.array(due)).select(self.join.result_schema.names))
+            counts.emit(out)
             yield from out.results
         out = Outputs.empty()
         counts.finish(out)

@@ -31,8 +31,6 @@ Snapshot = Mapping[str, Any]
 
 NEVER = np.iinfo(np.int64).min
 """Progress of an input that has not been seen, and the bound that releases nothing."""
-
-
 Limit: TypeAlias = "int | Memory | MemoryLimit | None"
 """How much a join may hold: a number of tuples, tuples or bytes, either by stream time, or all there is."""
 
@@ -330,6 +328,8 @@ class DisorderStrategy(Strategy):
     """Options that may have other values when a logic is built from a snapshot: live queries may change them."""
     shares: ClassVar[bool] = False
     """Whether bounds may be learnt from a sample of all rows: all shards of a live join then follow the same."""
+    needs_feedback: ClassVar[bool] = True
+    """False where ``adapt`` looks at feedback for what is shed only: samples of rows are not joined then."""
 
     @property
     def reads_clock(self) -> bool:

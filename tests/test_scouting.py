@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import plan_of
 
+from slackwater.plugins.disorder.result_slack import ResultSlack
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.sampling import DEPTH, at_level
@@ -85,6 +86,7 @@ class Live:
         self.shards = [Shard(plan, None, n, self.scouts) for n in range(plan.config.shards)]
         self.results: Counter[Any] = Counter()
         self.late: Counter[str] = Counter()
+        self.metrics: list[dict[str, Any]] = []
 
     def take(self, batch: Batch) -> None:
         keys = list(range(len(self.shards)))
@@ -110,6 +112,7 @@ class Live:
         for out in outputs:
             self.results.update((r["a_id"], r["b_id"]) for b in out.results for r in b.to_pylist())
             self.late.update(f"{r['input']} {r['row']}" for b in out.late for r in b.to_pylist())
+            self.metrics += [r for b in out.metrics for r in b.to_pylist()]
 
     def slacks(self) -> list[int]:
         """The slack that the last row of each shard has met."""
@@ -175,6 +178,36 @@ def test_shards_report_the_slack_that_one_would(name: str) -> None:
         assert max(many.slacks()) == one.slacks()[0]
         reported.update(many.slacks())
     assert max(reported) > 0
+
+
+def test_a_scout_that_joins_nothing_learns_what_one_that_joins_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_with("result_slack", 4)
+    quick = Live(plan)
+    monkeypatch.setattr(ResultSlack, "needs_feedback", True)
+    thorough = Live(plan)
+    for batch in batches(1, [700] * 5):
+        for live in (quick, thorough):
+            live.take(batch)
+        assert quick.slacks() == thorough.slacks()
+        assert quick.results == thorough.results
+        assert quick.late == thorough.late
+    assert max(quick.slacks()) > 0
+
+
+def test_there_is_a_row_of_metrics_per_micro_batch_or_as_often_as_asked() -> None:
+    """Rows of scouts are nobody's, and a shard adapts nothing itself."""
+    by_batch, by_time = (Live(plan_with("result_slack", 4, **more)) for more in ({}, {"metrics": "100ms"}))
+    sizes = [400] * 3
+    for batch in batches(1, sizes):
+        for live in (by_batch, by_time):
+            live.take(batch)
+    assert len(by_batch.metrics) == len(sizes) * 4
+    assert len(by_time.metrics) > 3 * len(by_batch.metrics)
+    for live in (by_batch, by_time):
+        live.finish()
+        assert sum(row["produced"] for row in live.metrics) == live.results.total()
+        assert sum(row["late"] for row in live.metrics) == live.late.total()
+        assert {row["required_recall"] for row in live.metrics} == {0.9}
 
 
 @pytest.mark.parametrize("name", EXACT)

@@ -144,6 +144,7 @@ class Operator:
 
     def _close_step(self, out: Outputs) -> None:
         self._deliver(out)
+        self._counts.emit(out, self._overflowing is not None and self._overflowing.owes())
         self._write_rest(out)
         if self._shedder.compacts_first:
             self._compact()
@@ -336,7 +337,7 @@ class Operator:
             joined.add(matches)
             self._take_late(out, matches)
             if self._plan.config.output == "counts":
-                self._counts.add(out, released.ts[matches.start : matches.stop], matches.join_size, self._owes())
+                self._counts.add(released.ts[matches.start : matches.stop], matches.join_size)
             elif len(matches.rows) and reorders:
                 unordered.append((matches.rows, matches.probe))
             elif len(matches.rows):
@@ -362,13 +363,9 @@ class Operator:
         ts, rows = matches.settled
         self.accounting.results += len(ts)
         if rows is None:
-            self._counts.add(out, ts, np.ones(len(ts), np.int64), self._owes())
+            self._counts.add(ts, np.ones(len(ts), np.int64))
         else:
             self._delivery.write_stored(out, rows, ts)
-
-    def _owes(self) -> bool:
-        """Whether results with times before the present may still come."""
-        return self._overflowing is not None and self._overflowing.owes()
 
     def _deliver(self, out: Outputs) -> None:
         """Turn what was found into output rows."""

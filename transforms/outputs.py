@@ -75,36 +75,40 @@ class Counts:
     def __init__(self, plan: JoinPlan, pending: list[Any] | None = None) -> None:
         self._plan = plan
         self._waiting: list[tuple[Int64s, Int64s]] = []
-        self._merged_size = 0
-        if pending:
-            self._waiting.append((np.array(pending[0], np.int64), np.array(pending[1], np.int64)))
+        ts, counts = pending or ([], [])
+        self._keep(np.array(ts, np.int64), np.array(counts, np.int64))
 
     @property
     def pending(self) -> list[Any]:
         """Timestamps that are open, and the count of each so far."""
         return list(self._merged())
 
-    def add(self, out: Outputs, ts: Int64s, sizes: Int64s, owing: bool = False) -> None:
-        """Count results, of tuples in timestamp order or owed ones; emit the timestamps that are complete."""
+    def add(self, ts: Int64s, sizes: Int64s) -> None:
+        """Count results, of tuples in timestamp order or owed ones."""
         found = sizes > 0
         if found.any():
             self._waiting.append((ts[found], sizes[found]))
-        if not owing:
+            self._size += len(self._waiting[-1][0])
+        if self._size > 2 * self._merged_size + 1024:
+            self._keep(*self._merged())
+
+    def emit(self, out: Outputs, owing: bool = False) -> None:
+        """Let the timestamps go that are complete; none where the join is ``owing`` results of any time."""
+        if self._waiting and not owing:
             ts, counts = self._merged()
-            self._waiting = [(ts[-1:], counts[-1:])]
+            self._keep(ts[-1:], counts[-1:])
             self._emit(out, ts[:-1], counts[:-1])
-        elif sum(len(ts) for ts, _ in self._waiting) > 2 * self._merged_size + 1024:
-            self._waiting = [self._merged()]
-            self._merged_size = len(self._waiting[0][0])
 
     def finish(self, out: Outputs) -> None:
         """Emit what is left."""
         self._emit(out, *self._merged())
-        self._waiting = []
+        self._keep(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def _keep(self, ts: Int64s, counts: Int64s) -> None:
+        self._waiting = [(ts, counts)]
+        self._size = self._merged_size = len(ts)
 
     def _merged(self) -> tuple[Int64s, Int64s]:
-        if not self._waiting:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
         ts, counts = map(np.concatenate, zip(*self._waiting, strict=True))
         if (np.diff(ts) < 0).any():
             order = np.argsort(ts, kind="stable")

@@ -61,6 +61,8 @@ class Pacing:
         self._seconds = seconds
         every = plan.config.metrics
         self._interval = disorder.interval or (None if every is None else plan.setting.ticks(every))
+        self.measured = self._interval is not None
+        """Whether metrics are written."""
         self._meter = Meter(plan, snapshot.get("meter"))
         self.newest = int(snapshot.get("newest", NEVER))
         """Stream time: the largest event time seen."""
@@ -70,11 +72,6 @@ class Pacing:
         """How far the bound of each input was behind its progress at its last arrival, or NEVER."""
         self._distance[:] = snapshot.get("distance", NEVER)
         self._feedback: list[tuple[Any, ...]] = [tuple(snapshot["feedback"])] if "feedback" in snapshot else []
-
-    @property
-    def measured(self) -> bool:
-        """Whether there are intervals at all."""
-        return self._interval is not None
 
     def follow(self, progress: Int64s) -> Int64s:
         """Return stream time, the largest event time seen, after each arrival of a chunk."""
@@ -106,7 +103,8 @@ class Pacing:
                     self._disorder.adapt(Feedback(now, *self._gathered()))
                     self._feedback.clear()
                     self._seconds["adapt"] += time.perf_counter() - started
-                measured.append(self._measure(now))
+                if self.measured:
+                    measured.append(self._measure(now))
                 self._next += -(-(now + 1 - self._next) // interval) * interval
         if measured:
             out.metrics.append(metrics_batch(measured))

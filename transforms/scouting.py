@@ -1,8 +1,8 @@
 """One slack for all shards of a live join (QDDH sec. V): scouts.
 
 Shards that learn a slack each, from the rows they happen to have, learn less the more of them there are. So every
-shard is given the same sample of the rows of all (``sampling``), and has a scout: a join of its own that only
-counts results, whose disorder strategy learns from the sample. Scouts are given the same, so they learn the
+shard is given the same sample of the rows of all (``sampling``), and has a scout: a join of its own without
+results, whose disorder strategy learns from the sample. Scouts are given the same, so they learn the
 same. A shard lets a row go no sooner than its scout would, and after a micro-batch has let go what the scout has.
 
 Where rows are few, the sample is all of them, and the scout does what a single shard would do. So whatever the
@@ -30,11 +30,12 @@ from slackwater.plugins.contract import (
     Setting,
     Snapshot,
 )
+from slackwater.transforms.intake import Chunk, Refused
 from slackwater.transforms.kernels.following import follow
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import ARRIVAL, JoinPlan, bind
-from slackwater.transforms.reorder import ReorderBuffer
+from slackwater.transforms.reorder import Emitted, ReorderBuffer
 from slackwater.transforms.replay import arrival_numbers, in_arrival_order
 from slackwater.transforms.sampling import Sample, Sampler, at_level
 
@@ -95,11 +96,34 @@ def led_by(plan: JoinPlan, logic: DisorderLogic) -> JoinPlan:
 
 
 class ScoutOperator(Operator):
-    """A join that shows its buffer."""
+    """A join that shows its buffer; where the strategy does not need to know what joins, it joins nothing."""
+
+    def __init__(self, plan: JoinPlan, leader: Leader, snapshot: Snapshot | None = None) -> None:
+        super().__init__(led_by(plan, leader), snapshot)
+        self._leader = leader
+        self._joins = leader.interval is not None and plan.disorder.needs_feedback
+        self._pacing.measured = False
 
     @property
     def buffer(self) -> ReorderBuffer:
         return self._buffer
+
+    def _take(self, out: Outputs, chunk: Chunk, shed: Sequence[Refused] = ()) -> None:
+        if self._joins:
+            super()._take(out, chunk, shed)
+            return
+        taken = self._intake.take(chunk)
+        arrivals = self._rows.add(taken, self._shows_cells)
+        spans = self._pacing.intervals(out, self._pacing.follow(arrivals.progress))
+        parts = [self._leader.logic.bounds(arrivals.part(span)) for span in spans]
+        bounds = np.asarray(np.concatenate(parts), np.int64)
+        self._leader.note(arrivals, bounds)
+        self._pacing.hold(arrivals, bounds)
+        self._buffer.push(arrivals.input, arrivals.ts, taken.seq * 8 + taken.source, bounds)
+
+    def _process(self, out: Outputs, emitted: Emitted, level: Int64s) -> None:
+        if self._joins:
+            super()._process(out, emitted, level)
 
 
 class LedOperator(Operator):
@@ -109,11 +133,17 @@ class LedOperator(Operator):
         super().__init__(led_by(plan, scout.follower), snapshot, shard)
         self._scout = scout
         self._buffer.leader = scout.follower
+        self._tells = scout.adapts and not self._pacing.measured
+        """Whether there is a row of metrics for every micro-batch, rather than for so much stream time."""
+        self._pacing.measured |= self._tells
 
     def advance(self, progress: Int64s) -> Outputs:
         """Go on to where the scout is; what it has not released, no shard has."""
         self._buffer.catch_up(self._scout.buffer)
-        return super().advance(progress)
+        out = super().advance(progress)
+        if self._tells:
+            self._pacing.finish(out)
+        return out
 
 
 class Scout:
@@ -130,7 +160,7 @@ class Scout:
         logic = plan.disorder.build(plan.setting, before["disorder"] if before else None)
         self._plan = plan
         self._leader = Leader(logic, len(plan.members), state.get("leader"))
-        self._operator = ScoutOperator(led_by(plan, self._leader), before)
+        self._operator = ScoutOperator(plan, self._leader, before)
         self.follower = Follower(self._leader, self._operator)
 
     def take(self, samples: Sequence[Sequence[Sample]], first: int) -> None:
@@ -161,6 +191,11 @@ class Scout:
         """Forget where in a micro-batch bounds have moved."""
         self._leader.settle()
         self.follower.settle()
+
+    @property
+    def adapts(self) -> bool:
+        """Whether the strategy learns in intervals of stream time."""
+        return self._leader.interval is not None
 
     @property
     def buffer(self) -> ReorderBuffer:
@@ -195,25 +230,29 @@ class Leader:
     """The logic of a disorder strategy, and what arrivals of each input have met in the micro-batch."""
 
     def __init__(self, logic: DisorderLogic, inputs: int, kept: Sequence[Sequence[int]] | None = None) -> None:
-        self._logic = logic
+        self.logic = logic
         self._parts: list[list[Noted]] = []
         self._begin([(NEVER, 0)] * inputs if kept is None else kept)
         if hasattr(logic, "bounds_at"):
             self.bounds_at = self._bounds_at
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._logic, name)
+        return getattr(self.logic, name)
 
     def bounds(self, arrivals: Arrivals) -> Int64s:
-        bounds = np.asarray(self._logic.bounds(arrivals), np.int64)
+        bounds = np.asarray(self.logic.bounds(arrivals), np.int64)
+        self.note(arrivals, bounds)
+        return bounds
+
+    def note(self, arrivals: Arrivals, bounds: Int64s) -> None:
+        """Note the bounds that arrivals have met."""
         slack = np.where(bounds == NEVER, 0, np.maximum(arrivals.progress - bounds, 0))
         for i, parts in enumerate(self._parts):
             at = arrivals.input == i
             parts.append(Noted(arrivals.clock[at], bounds[at], slack[at]))
-        return bounds
 
     def _bounds_at(self, progress: Int64s) -> Int64s:
-        bounds = np.asarray(self._logic.bounds_at(progress), np.int64)  # type: ignore[attr-defined]
+        bounds = np.asarray(self.logic.bounds_at(progress), np.int64)  # type: ignore[attr-defined]
         for i in np.flatnonzero(progress != NEVER).tolist():
             self._parts[i].append(_note(_LAST, bounds[i], max(0, int(progress[i]) - int(bounds[i]))))
         return bounds
@@ -221,7 +260,6 @@ class Leader:
     @property
     def noted(self) -> list[Noted]:
         """What arrivals of each input have met."""
-        # Asked for at every interval, while parts come with micro-batches.
         self._parts = [
             parts if len(parts) == 1 else [Noted._make(map(np.concatenate, zip(*parts, strict=True)))]
             for parts in self._parts
@@ -247,9 +285,10 @@ def _note(*values: int) -> Noted:
 class Follower:
     """The disorder logic of a shard that has a scout: a row is let go once the scout would have done so."""
 
+    interval: int | None = None
+
     def __init__(self, leader: Leader, scout: ScoutOperator) -> None:
         self._leader, self._scout = leader, scout
-        self.interval: int | None = leader.interval
         self.held_bounds: Int64s = np.empty(0, np.int64)
         self.settle()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -137,7 +139,12 @@ class ResultSlackLogic:
         self._histogram = np.array(state.get("histogram", np.zeros((rows, self._slacks.size))), np.float64)
         self._newest_row: int | None = state.get("newest_row")
         self._judged: int | None = state.get("judged")
-        self._needs: list[float] = list(state.get("needs", []))
+        self._needs: deque[int] = deque()
+        """Steps of ``_slacks`` that the periods of the recent past needed, oldest first."""
+        self._needed = np.zeros(self._slacks.size, np.int64)
+        """How many of these are which step."""
+        for step in np.searchsorted(self._slacks, np.asarray(state.get("needs", []), np.int64)).tolist():
+            self._remember(step)
         self._frontier = int(state.get("frontier", NEVER))
         self._arrived = int(state.get("arrived", 0))
         self._samples: tuple[int, ...] = tuple(state.get("samples", (1, 1, 1)))
@@ -180,15 +187,14 @@ class ResultSlackLogic:
         for row in range(max(oldest + self._period - 1, judged + 1), last + 1):
             need = self._need(row)
             if need is not None:
-                self._needs.append(need)
+                self._remember(need)
                 if row >= self._first_row + 2 * self._period:
                     self._settle(row)
         self._judged = max(last, judged)
-        del self._needs[: -HISTORY_PERIODS * self._period]
-        now = int(self._need(self._frontier // self._interval) or 0)
+        now = int(self._slacks[self._need(self._frontier // self._interval) or 0])
         if self._needs:
             share = min(1.0, max(0.5, 1 - MAY_MISS - self._credit / CREDIT_LASTS))
-            usual = int(np.quantile(self._needs, share, method="higher"))
+            usual = self._usual(share)
             margin = MARGIN + CAUTION * max(0.0, -self._credit)
             self._base = self._spared(int(max(usual, now) * (1 + margin)))
         else:
@@ -211,7 +217,7 @@ class ResultSlackLogic:
             "histogram": self._histogram.copy(),
             "newest_row": self._newest_row,
             "judged": self._judged,
-            "needs": list(self._needs),
+            "needs": self._slacks[list(self._needs)],
             "frontier": self._frontier,
             "arrived": self._arrived,
             "samples": list(self._samples),
@@ -247,33 +253,44 @@ class ResultSlackLogic:
             self._histogram[row % len(self._histogram)] = self._met[row % len(self._met)] = 0.0
         self._newest_row = max(before, newest)
 
-    def _rows(self, last: int, n: int) -> Float64s:
-        """Sum of the ``n`` rows that end with ``last``."""
-        return np.asarray(self._histogram[np.arange(last - n + 1, last + 1) % len(self._histogram)].sum(axis=0))
+    def _summed(self, last: int, n: int) -> Float64s:
+        """Weight of the results in the ``n`` intervals up to ``last`` that need at most each slack."""
+        return np.asarray(kernel.summed(self._histogram, last, n))
 
-    def _need(self, last: int) -> float | None:
-        """Slack, at most the horizon, that gives the period up to interval ``last`` its recall; None if it had no
-        results."""
-        summed = np.cumsum(self._rows(last, self._period))
+    def _need(self, last: int) -> int | None:
+        """Step of the slack that gives the period up to interval ``last`` its recall; None without results."""
+        summed = self._summed(last, self._period)
         return self._enough(summed, self._recall) if summed[-1] > 0 else None
 
-    def _enough(self, summed: Float64s, recall: float) -> float:
-        """Return the smallest slack, at most the horizon, with which ``recall`` counts as met."""
+    def _enough(self, summed: Float64s, recall: float) -> int:
+        """Return the step of the smallest slack, at most the horizon, with which ``recall`` counts as met."""
         level = NEARLY * recall * summed[-1] * (1 - 1e-12)
-        return float(min(self._horizon, self._slacks[np.searchsorted(summed, level)]))
+        return min(int(np.searchsorted(summed, level)), self._slacks.size - 2)
+
+    def _remember(self, need: int) -> None:
+        """Add what a period needed to the history, and forget what is too long ago."""
+        self._needs.append(need)
+        self._needed[need] += 1
+        if len(self._needs) > HISTORY_PERIODS * self._period:
+            self._needed[self._needs.popleft()] -= 1
+
+    def _usual(self, share: float) -> int:
+        """Return the smallest slack that a share of the remembered periods needed at most."""
+        rank = math.ceil(share * (len(self._needs) - 1))
+        return int(self._slacks[np.searchsorted(np.cumsum(self._needed), rank, side="right")])
 
     def _makes_up(self) -> int:
         """Return how much slack it takes to lose that much less by disorder as is lost by shedding."""
         if self._left <= self._recall:
             return 0
-        summed = np.cumsum(self._rows(self._frontier // self._interval, 2 * self._period))
-        more = self._enough(summed, self._left) - self._enough(summed, self._recall)
-        return int(more * (1 + MARGIN))
+        summed = self._summed(self._frontier // self._interval, 2 * self._period)
+        more, usual = (self._slacks[self._enough(summed, recall)] for recall in (self._left, self._recall))
+        return int((more - usual) * (1 + MARGIN))
 
     def _settle(self, last: int) -> None:
         """Book the period that ends with interval ``last``, which is complete: one of many that overlap."""
         met = self._met[np.arange(last - self._period + 1, last + 1) % len(self._met)].sum()
-        missed = met < NEARLY * self._left * self._rows(last, self._period).sum()
+        missed = met < NEARLY * self._left * self._summed(last, self._period)[-1]
         self._credit += (MAY_MISS - float(missed)) / self._period
         self._credit = min(MOST_CREDIT, max(-MOST_DEBT, self._credit))
 
@@ -282,7 +299,7 @@ class ResultSlackLogic:
 
         Delays often come in steps; between two of them a larger slack only costs.
         """
-        summed = np.cumsum(self._rows(self._frontier // self._interval, 2 * self._period))
+        summed = self._summed(self._frontier // self._interval, 2 * self._period)
         if summed[-1] <= 0:
             return slack
         at = int(np.searchsorted(self._slacks, slack, side="right")) - 1
@@ -292,7 +309,7 @@ class ResultSlackLogic:
     def _maturity(self) -> int:
         """How far the frontier must be past a result until its kind is complete, but for a tenth of the loss."""
         assert self._newest_row is not None
-        summed = np.cumsum(self._rows(self._newest_row, len(self._histogram)))
+        summed = self._summed(self._newest_row, len(self._histogram))
         if summed[-1] <= 0:
             return self._horizon
         level = 1 - (1 - self._recall) / 10
@@ -300,8 +317,8 @@ class ResultSlackLogic:
         return min(self._horizon, max(reached, self._slack))
 
     def _report(self, last: int) -> None:
-        period = self._rows(last, self._period)
-        total = float(period.sum())
+        period = self._summed(last, self._period)
+        total = float(period[-1])
         if total > 0:
-            within = float(period[self._slacks <= self._slack].sum())
-            self._said = {"recall": within / total, "true": float(self._rows(last, 1).sum())}
+            within = float(period[np.searchsorted(self._slacks, self._slack, side="right") - 1])
+            self._said = {"recall": within / total, "true": float(self._summed(last, 1)[-1])}

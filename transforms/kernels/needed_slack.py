@@ -249,3 +249,16 @@ def learn(  # type: ignore[no-untyped-def]
             for x in range(n_indexes):
                 slots[slot, LINKS + 3 * x + GROUP] = NONE
     return turn
+
+
+@njit(cache=True, nogil=True)
+def summed(histogram, last, n):  # type: ignore[no-untyped-def]
+    """Return the weight at each column or before it in the rows of the ``n`` intervals that end with ``last``."""
+    total = np.zeros(histogram.shape[1])
+    for row in range(last - n + 1, last + 1):
+        of_row = histogram[row % histogram.shape[0]]
+        for column in range(total.size):
+            total[column] += of_row[column]
+    for column in range(1, total.size):
+        total[column] += total[column - 1]
+    return total
