@@ -30,6 +30,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.spark.connector import require_kafka
 from slackwater.transforms.spark.kafka_broker import check_topics, milliseconds
+from slackwater.transforms.spark.workers import spare_loaded
 
 Format = Literal["json", "raw"]
 METADATA: Final = ("key", "topic", "partition", "offset", "timestamp")
@@ -186,6 +187,7 @@ def _number(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         arrival = np.maximum.accumulate(nanos - steps) + steps
         last = arrival[-1]
         yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(arrival)], [*batch.schema.names, _ARRIVAL])
+    spare_loaded()
 
 
 def _parsing(columns: StructType) -> list[Column]:

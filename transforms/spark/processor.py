@@ -15,6 +15,8 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from slackwater.transforms.spark.workers import spare_loaded
+
 if TYPE_CHECKING:
     from slackwater.transforms.journal import Opened
     from slackwater.transforms.plan import JoinPlan
@@ -89,7 +91,8 @@ class JoinProcessor(StatefulProcessor):
         return self._give(int(key[0]), [], timerValues, expired=True)
 
     def close(self) -> None:
-        """Nothing to release: what the worker holds outlives the task."""
+        """Release nothing: what the worker holds outlives the task."""
+        spare_loaded()
 
     def _give(self, key: int, rows: list[Packed], timer_values: Any, expired: bool = False) -> Iterator[Row]:
         from slackwater.plugins.clock import now_nanos

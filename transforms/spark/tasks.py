@@ -26,6 +26,7 @@ from slackwater.transforms.spark.packing import (
 )
 from slackwater.transforms.spark.shard import Given, Shard
 from slackwater.transforms.spark.state import Output, account_of, as_blobs
+from slackwater.transforms.spark.workers import spare_loaded
 
 PACK_ROWS: Final = 1 << 17
 PARTITION: Final = "__partition"
@@ -74,6 +75,7 @@ def packer(
         task = TaskContext.get()
         if says.calls and task is not None and task.partitionId() == 0:
             yield pack_call(keys)
+        spare_loaded()
 
     # Spark shows it in its plans.
     packed.__name__ = f"pack_{plan.inputs[which]}"
@@ -102,6 +104,7 @@ def unpacker(kind: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]
         for packed in batches:
             for blob in packed.column("blob"):
                 yield from_blob(blob.as_buffer()).cast(schema)
+        spare_loaded()
 
     unpacked.__name__ = f"unpack_{kind}"
     return unpacked
