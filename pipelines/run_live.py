@@ -39,7 +39,6 @@ from slackwater.transforms.spark.failures import clean_errors
 from slackwater.transforms.spark.join import apply_plan
 from slackwater.transforms.spark.kafka import read_from_kafka
 from slackwater.transforms.spark.kafka_broker import Offsets, end_offsets
-from slackwater.transforms.spark.packing import ACCOUNT
 from slackwater.transforms.spark.session import STREAMING_CONF
 from slackwater.transforms.spark.state import Account, read_account
 from slackwater.transforms.spark.writing import KafkaSink, ParquetSink, Sink, write_outputs
@@ -227,11 +226,9 @@ class LiveRun:
             for source in self._sources
         ]
 
-    def _account(self, batch: DataFrame, number: int) -> None:
+    def _account(self, blobs: Mapping[int, bytes]) -> None:
         """Note how the shards stand."""
-        found = batch.where(batch.kind == ACCOUNT).select("shard", "blob").toArrow()
-        for shard, blob in zip(found["shard"].to_pylist(), found["blob"], strict=True):
-            self._accounts[shard] = read_account(self.plan, blob.as_buffer().to_pybytes())
+        self._accounts |= {shard: read_account(self.plan, blob) for shard, blob in blobs.items()}
 
 
 def _in_order_of_arrival(pipeline: Pipeline) -> Pipeline:

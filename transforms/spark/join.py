@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation
@@ -50,6 +50,15 @@ from slackwater.transforms.spark.resuming import PARTITIONS, settings_of
 from slackwater.transforms.spark.session import EMPTY_BATCHES, cache_bytes
 from slackwater.transforms.spark.tasks import PARTITION, Says, packer, unpacker, whole_shard
 
+KINDS: Final = {
+    "results": RESULT,
+    "late": LATE,
+    "punctuations": PUNCTUATION,
+    "metrics": METRICS,
+    "syncs": SYNC,
+}
+"""The outputs of a join, and what they are in its packed form."""
+
 
 @dataclass(frozen=True)
 class JoinOutputs:
@@ -84,6 +93,10 @@ class JoinOutputs:
     def unpack(self, packed: DataFrame) -> JoinOutputs:
         """Return the outputs that are in ``packed``, a micro-batch of this join's own packed DataFrame."""
         return unpack(packed, self.plan)
+
+    def output_of(self, packed: DataFrame, output: str) -> DataFrame:
+        """Return one of them by name: each costs the driver some milliseconds to define."""
+        return _of_kind(packed, self.plan, output)
 
     def explain(self) -> str:
         """Return what the join does, and how and why its rows are split over shards so."""
@@ -294,19 +307,12 @@ def join_packed(
 
 def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
     """Return the outputs that are in rows of ``packing.OUTPUT``."""
-    return JoinOutputs(
-        results=_of_kind(packed, RESULT, plan.result_schema),
-        late=_of_kind(packed, LATE, LATE_SCHEMA),
-        punctuations=_of_kind(packed, PUNCTUATION, plan.punctuation_schema),
-        metrics=_of_kind(packed, METRICS, METRICS_SCHEMA),
-        syncs=_of_kind(packed, SYNC, plan.result_schema),
-        packed=packed,
-        plan=plan,
-    )
+    return JoinOutputs(**{output: _of_kind(packed, plan, output) for output in KINDS}, packed=packed, plan=plan)
 
 
-def _of_kind(packed: DataFrame, kind: str, schema: pa.Schema) -> DataFrame:
-    spark_schema = from_arrow_schema(schema)
+def _of_kind(packed: DataFrame, plan: JoinPlan, output: str) -> DataFrame:
+    schemas = {"late": LATE_SCHEMA, "metrics": METRICS_SCHEMA, "punctuations": plan.punctuation_schema}
+    kind, spark_schema = KINDS[output], from_arrow_schema(schemas.get(output, plan.result_schema))
     return packed.where(packed.kind == kind).mapInArrow(unpacker(kind, _arrow(spark_schema)), spark_schema)
 
 

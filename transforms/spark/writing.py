@@ -9,25 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.spark.connector import require_kafka
-from slackwater.transforms.spark.join import JoinOutputs
+from slackwater.transforms.spark.join import KINDS, JoinOutputs
 from slackwater.transforms.spark.kafka import TIMEOUT, as_messages, write_to_kafka
 from slackwater.transforms.spark.kafka_broker import check_topics
-from slackwater.transforms.spark.packing import LATE, METRICS, PUNCTUATION, RESULT, SYNC
-
-KINDS: Final = {
-    "results": RESULT,
-    "late": LATE,
-    "punctuations": PUNCTUATION,
-    "metrics": METRICS,
-    "syncs": SYNC,
-}
-"""The outputs of a join, and what they are in its packed form."""
+from slackwater.transforms.spark.packing import ACCOUNT
 
 
 class Sink(Protocol):
@@ -51,7 +43,7 @@ def write_outputs(
     *,
     name: str | None = None,
     trigger: Mapping[str, Any] | None = None,
-    told: Callable[[DataFrame, int], None] | None = None,
+    told: Callable[[Mapping[int, bytes]], None] | None = None,
     **outputs: Sink | Sequence[Sink],
 ) -> Any:
     """Start a query that writes outputs of a streaming join, all with the same micro-batches.
@@ -61,7 +53,7 @@ def write_outputs(
         checkpoint: folder from which a query that was stopped goes on; its own.
         name: of the query.
         trigger: when there are micro-batches, as ``DataStreamWriter.trigger`` takes it; by default at once.
-        told: called with each micro-batch of ``joined.packed`` before it is written.
+        told: called with the accounts of a micro-batch (``state.read_account``) by shard, before it is written.
         outputs: ``results``, ``late``, ``punctuations``, ``metrics`` or ``syncs``, each with one or more sinks.
 
     Returns:
@@ -82,13 +74,17 @@ def write_outputs(
     def write(batch: DataFrame, number: int) -> None:
         batch = batch.persist()
         try:
-            found = {row.kind for row in batch.select("kind").distinct().collect()}
+            account = F.when(batch.kind == ACCOUNT, batch.blob).alias("account")
+            # Rows are blobs, and few: to make them fewer would take a shuffle.
+            rows = batch.select("kind", "shard", *([account] if told else [])).collect()
             if told is not None:
-                told(batch, number)
-            parts = joined.unpack(batch)
+                told({row.shard: bytes(row.account) for row in rows if row.kind == ACCOUNT})
+            found = {row.kind for row in rows}
             for output, to in sinks.items():
-                for sink in to if KINDS[output] in found else ():
-                    sink.write(getattr(parts, output), number)
+                if KINDS[output] in found:
+                    part = joined.output_of(batch, output)
+                    for sink in to:
+                        sink.write(part, number)
         finally:
             batch.unpersist()
 
