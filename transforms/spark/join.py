@@ -49,6 +49,7 @@ from slackwater.transforms.spark.processor import JoinProcessor
 from slackwater.transforms.spark.resuming import PARTITIONS, settings_of
 from slackwater.transforms.spark.session import EMPTY_BATCHES, cache_bytes
 from slackwater.transforms.spark.tasks import PARTITION, Says, packer, unpacker, whole_shard
+from slackwater.transforms.spark.workers import let_queries_share
 
 KINDS: Final = {
     "results": RESULT,
@@ -301,6 +302,7 @@ def join_packed(
         processor = JoinProcessor(
             plan, uuid.uuid4().hex, keys, settings, timers=timers, scouts=scouts, cache_bytes=cache_bytes(session)
         )
+        let_queries_share(session)
         return shards.transformWithState(processor, OUTPUT, "Append", "ProcessingTime" if timers else "None")
     return shards.applyInArrow(whole_shard(plan, keys), OUTPUT)
 
