@@ -115,7 +115,7 @@ def test_a_broker_that_goes_down_and_comes_back_loses_nothing(spark: Any, broker
     query = write_outputs(join(spark, broker, topics), checkpoint, results=[sink, ConsoleSink(1)])
     wait_until(lambda: not query.isActive or bool(rows_in(spark, tmp_path / "out")))
     broker.stop()
-    fault = r"^no Kafka broker answers any more \(.*\): see to it, and run it again with the same checkpoint, "
+    fault = r"^no Kafka broker answers any more \(.*\): see to it, and run it again, with the same checkpoint "
     try:
         with pytest.raises(SlackwaterError, match=fault), clean_errors():
             query.awaitTermination(60)

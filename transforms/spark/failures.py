@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from slackwater.transforms.errors import SlackwaterError
 
-_GOES_ON: Final = "run it again with the same checkpoint, and it goes on where it was: nothing is lost"
+_GOES_ON: Final = "run it again, with the same checkpoint if it had one: nothing is lost"
 _KNOWN: Final = (
     (
         r"OutOfMemoryError: ([\w ]+)",
@@ -65,9 +65,11 @@ def clean_errors() -> Iterator[None]:
     Raises:
         SlackwaterError: instead of an error of PySpark's, or of the JVM behind it.
     """
+    loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
+    for logger in loggers:
+        logger.addFilter(_is_not_of_py4j)
     try:
-        with _without_tracebacks():
-            yield
+        yield
     except (PySparkException, Py4JError, ConnectionRefusedError, ConnectionResetError) as error:
         text = _text(error)
         found = re.search(r"slackwater\.[\w.]*Error: (.+)", text)
@@ -79,23 +81,16 @@ def clean_errors() -> Iterator[None]:
         last = re.findall(r"^(?:[\w.]+(?:Error|Exception)): .+", text, re.MULTILINE)
         first = text.strip().splitlines()[:1]
         raise SlackwaterError(f"Spark: {(last or first or ['the query failed'])[-1]}") from error
-
-
-@contextmanager
-def _without_tracebacks() -> Iterator[None]:
-    """Keep py4j from logging what goes wrong in its own code when the JVM ends: whoever waits for it is told."""
-    loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
-
-    def is_other(record: logging.LogRecord) -> bool:
-        return "py4j" not in record.pathname
-
-    for logger in loggers:
-        logger.addFilter(is_other)
-    try:
-        yield
     finally:
-        for logger in loggers:
-            logger.removeFilter(is_other)
+        # After the end of the JVM, threads that served it go on complaining.
+        if _exit_code() is None:
+            for logger in loggers:
+                logger.removeFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Keep py4j from logging what goes wrong in its own code when the JVM ends: whoever waits for it is told."""
+    return "py4j" not in record.pathname
 
 
 def _text(error: Exception) -> str:
@@ -106,14 +101,21 @@ def _text(error: Exception) -> str:
         return ""
 
 
-def _ended(error: Exception) -> str | None:
-    """Return what an error means if the JVM of the session has ended, else None."""
+def _exit_code(seconds: float = 0) -> int | None:
+    """Return what the JVM of the session ended with, if it has or does so within these seconds."""
     process = getattr(SparkContext._gateway, "proc", None)
-    if process is None or isinstance(error, PySparkException):
+    if process is None:
         return None
     try:
-        code = process.wait(_SECONDS)
+        return int(process.wait(seconds))
     except TimeoutExpired:
+        return None
+
+
+def _ended(error: Exception) -> str | None:
+    """Return what an error means if the JVM of the session has ended, else None."""
+    code = None if isinstance(error, PySparkException) else _exit_code(_SECONDS)
+    if code is None:
         return None
     ended = "ran out of memory" if code == _OUT_OF_MEMORY else "has ended, often for lack of memory"
     return (
