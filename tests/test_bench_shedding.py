@@ -36,7 +36,7 @@ def test_no_strategy_keeps_more_than_the_optimum_or_holds_more_than_it_may(seed,
 
 def test_figures_have_the_shape_of_the_paper():
     """On streams long enough for shapes; which share of the optimum is reached needs longer ones."""
-    rows = [*shedding_figures.by_memory(2_400, 200), *shedding_figures.uniform(2_400, 200)]
+    rows = [*shedding_figures.by_memory(2_400, 200), *shedding_figures.uniform(5_600, 200)]
     assert [row.shape for row in rows if not row.met] == []
     of_best, of_exact, of_ceiling = shedding_figures.by_skew(2_400, 200, "correlated", (2.0,))
     assert of_best.met

@@ -22,32 +22,29 @@ class RandomShedding(LimitedMemory):
     """where the dice start"""
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> RandomLogic:
-        return RandomLogic(self, snapshot)
+        return RandomLogic(self)
 
 
 class RandomLogic:
-    """Throws the dice anew for all tuples whenever they are scored, so that age is no merit."""
+    """Throws the dice once per tuple, so that its age is no merit: every tuple of a window may be held alike."""
 
     decays = False
+    renewal = 1 << 16
+    """Numbers stay good for ever; what was lost is booked as often."""
 
-    def __init__(self, options: RandomShedding, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, options: RandomShedding) -> None:
         self.memory: Limit = options.memory
         self.allocation = options.allocation
-        self._seed = options.seed
-        self._throws = int(snapshot["throws"]) if snapshot else 0
+        seed = np.random.SeedSequence(options.seed & (2**63 - 1))
+        self._start = seed.generate_state(1, np.uint64)[0]
 
     def scores(self, tuples: Tuples) -> Float64s:
-        self._throws += 1
-        return self.observe(tuples)
-
-    def observe(self, tuples: Tuples) -> Float64s:
-        """Return a number from 0 to 1 for each tuple, by its identity and the number of throws."""
-        start = np.random.SeedSequence([self._seed & (2**63 - 1), self._throws]).generate_state(1, np.uint64)[0]
+        """Return a number from 0 to 1 for each tuple, by its identity."""
         # The compiler, which takes a while to load.
         from slackwater.transforms.kernels.strings import spread
 
         codes = tuples.seq.astype(np.uint64) * np.uint64(8) + tuples.input.astype(np.uint64)
-        return np.asarray(spread(codes + start) / 2.0**64, np.float64)
+        return np.asarray(spread(codes + self._start) / 2.0**64, np.float64)
 
     def snapshot(self) -> Snapshot:
-        return {"throws": self._throws}
+        return {}
