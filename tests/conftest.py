@@ -43,23 +43,23 @@ _forget_stale_kernels()
 
 @cache
 def _needs_session(path: Path) -> bool:
-    return "mark.spark" in path.read_text() or "mark.beam_spark" in path.read_text()
+    return "mark.spark" in path.read_text()
 
 
 @cache
 def _takes_long(path: Path) -> bool:
-    return _needs_session(path) or "mark.own_java" in path.read_text()
+    return any(f"mark.{mark}" in path.read_text() for mark in ("spark", "beam_spark", "own_java"))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let workers of pytest-xdist take whole files, and one of them all that need Java: there is one session."""
+    """Let workers of pytest-xdist take whole files, and one of them all that need the one session of Spark."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", maxsplit=1)[0]
-            return "java" if _needs_session(config.rootpath / file) else file
+            return "spark" if _needs_session(config.rootpath / file) else file
 
     return Scheduling(config, log)
 
@@ -71,24 +71,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One session for the whole test run, as the Spark runner itself would start it, but quicker.
+def spark_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let Spark, here and in processes started from here, have Python processes that start quickly.
 
-    Spark lets every Python process find a zip of PySpark's sources first, and each compiles them anew. Here they
-    find the installed PySpark, which halves what a query costs. It has the Kafka connector if that was fetched.
+    Spark lets every one find a zip of PySpark's sources first, and each compiles them anew. Here they find the
+    installed PySpark, which halves what a query costs.
     """
-    from slackwater.transforms.spark.connector import cached, with_kafka
-    from slackwater.transforms.spark.session import start_session
-
     launcher = tmp_path_factory.mktemp("spark") / "python"
     path, python = (shlex.quote(text) for text in (os.environ.get("PYTHONPATH", ""), sys.executable))
     launcher.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {python} "$@"\n')
     launcher.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", str(launcher))
-        session = start_session(app="slackwater tests", conf=with_kafka() if cached() else {})
-        yield session
-        session.stop()
+        yield
+
+
+@pytest.fixture(scope="session")
+def spark(spark_python: None) -> Iterator[Any]:
+    """One session for the whole test run, as the Spark runner would start it, with Kafka if that was fetched."""
+    from slackwater.transforms.spark.connector import cached, with_kafka
+    from slackwater.transforms.spark.session import start_session
+
+    session = start_session(app="slackwater tests", conf=with_kafka() if cached() else {})
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from spark_cases import bound, expected, file_rows, settings, stream, write
 
 pytest.importorskip("grpc_status")
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.own_java
 
 CASE = settings(where="a.k = b.k", shards=4, arrival="arrived")
 SERVER = """
@@ -88,8 +88,8 @@ print(json.dumps(found))
 
 
 @pytest.fixture
-def server(spark: Any) -> Any:
-    """The port of a server; ``spark`` says which Python its workers are to use."""
+def server(spark_python: None) -> Any:
+    """The port of a server."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

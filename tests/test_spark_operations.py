@@ -1,11 +1,9 @@
-"""What operators of a Spark query see of a join: observed metrics, metrics files, the web UI, memory."""
+"""What operators of a Spark query see of a join: observed metrics, metrics files, memory."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -138,41 +136,6 @@ def test_metrics_of_the_command_line_are_those_of_the_embedded_runner(spark: Any
         state = json.loads((tmp_path / f"{runner}.json").read_text())["state"]
         assert state["max_shard_bytes"] == state["max_bytes"] > 0, "there is one shard"
     assert lines["spark"] == lines["local"] != ""
-
-
-UI = """
-import json, psutil, urllib.request
-from urllib.parse import urlsplit
-from slackwater.pipelines import run_spark
-from slackwater.pipelines.template import read_template
-from slackwater.transforms.spark.session import start_session
-session = start_session(conf={"spark.ui.enabled": "true", "spark.ui.port": "0"})
-run_spark.run(read_template("demo", {"out": "OUT"}), session=session)
-port = urlsplit(session.sparkContext.uiWebUrl).port
-api = f"http://127.0.0.1:{port}/api/v1/applications"
-def get(path):
-    return json.load(urllib.request.urlopen(api + path))
-app = get("")[0]["id"]
-java = [p for p in psutil.Process().children(recursive=True) if p.name() == "java"]
-listening = {c.laddr.ip for p in java for c in p.net_connections() if c.status == psutil.CONN_LISTEN}
-print(json.dumps([get(f"/{app}/jobs"), get(f"/{app}/sql?planDescription=true"), sorted(listening)]))
-session.stop()
-"""
-
-
-@pytest.mark.spark
-def test_the_web_ui_says_what_runs_and_is_seen_here_only(spark: Any, tmp_path: Path) -> None:
-    """In a process of its own, as the other tests' session has no web UI."""
-    done = subprocess.run(
-        [sys.executable, "-c", UI.replace("OUT", str(tmp_path))], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    jobs, queries, listening = json.loads(done.stdout.splitlines()[-1])
-    assert jobs
-    assert all(job["description"].startswith("joined\n") for job in jobs)
-    assert {query["description"].splitlines()[0] for query in queries} == {"joined"}
-    assert any("TransformWithStateInPySpark" in query["planDescription"] for query in queries)
-    assert all(address.removeprefix("::ffff:") == "127.0.0.1" for address in listening), listening
 
 
 @pytest.mark.spark

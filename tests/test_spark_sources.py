@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,70 +57,6 @@ def test_a_rate_source_is_joined_and_shown(spark: Any, tmp_path: Path, capfd: An
     assert sorted(kept.values) == list(range(len(kept.values))), "each row finds itself once"
     assert "|a_timestamp        |a_value|" in capfd.readouterr().out
     assert console.exception() is None
-
-
-SCRIPT = """
-import sys
-import numpy as np
-from pyspark.sql import functions as F
-from slackwater.transforms.spark import clean_errors, read_from_kafka, start_session
-
-def tell(action):
-    try:
-        with clean_errors():
-            action()
-    except Exception as error:
-        print(type(error).__name__, error, flush=True)
-
-def greedy(batches):
-    for batch in batches:
-        np.ones(1 << 33)
-        yield batch
-
-if sys.argv[1] == "start":
-    tell(lambda: start_session(conf={"spark.driver.memory": "100m"}))
-    sys.exit()
-if sys.argv[1] == "kill":
-    session = start_session()
-    session.sparkContext._gateway.proc.kill()
-    tell(lambda: session.range(4).collect())
-    sys.exit()
-session = start_session(conf={"spark.driver.memory": "512m", "spark.executor.pyspark.memory": "2g"})
-tell(lambda: read_from_kafka(session, "127.0.0.1:1", "t", schema="a INT"))
-tell(lambda: session.range(4).mapInArrow(greedy, "id long").collect())
-tell(lambda: session.range(1).select(F.size(F.array_repeat(F.col("id"), 2_000_000_000))).collect())
-"""
-
-
-def test_too_little_memory_and_a_missing_connector_are_told_in_one_sentence() -> None:
-    """In processes of their own, with little memory and without the connector."""
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, what], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for what in ("start", "kill", "go on")
-    ]
-    told, errors = map("".join, zip(*(process.communicate(timeout=200) for process in running), strict=True))
-    assert "Traceback" not in errors
-    heap, ended, kafka, python, java = told.splitlines()
-    assert heap.startswith("SlackwaterError Spark did not start on 'local[2]': ")
-    assert (
-        "System memory 104857600 must be at least 471859200. Please increase heap size using the --driver" in heap
-    )
-    assert kafka.startswith("SlackwaterError this Spark session has no Kafka connector; start it with ")
-    assert "spark-sql-kafka-0-10_2.13:" in kafka
-    assert python.startswith(
-        "SlackwaterError a Python worker ran out of memory (MemoryError): give it more (spark."
-    )
-    # Spark both fails the job and ends the JVM: the one or the other is seen first.
-    assert re.match(
-        r"SlackwaterError Spark(?: ran out of memory \(Java heap space|'s Java process ran out of memory \(exit "
-        r"code 52)\): give it more \(spark\.driver\.memory",
-        java,
-    )
-    assert ended.startswith(
-        "SlackwaterError Spark's Java process has ended, often for lack of memory (exit code -9): give it more"
-    )
 
 
 CRASHED = "Python worker exited unexpectedly (crashed)"

@@ -5,6 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("pyspark")
+
 from slackwater.transforms.spark import sliding_window_join
 
 SCRIPT = """
@@ -40,6 +44,7 @@ def stateful_environment(frame: Any) -> dict[str, str]:
     return dict(nodes[-1].functionExpr().func().envVars())
 
 
+@pytest.mark.spark
 def test_a_query_adds_nothing_to_an_environment_that_queries_share(spark: Any, tmp_path: Path) -> None:
     # What two add at once, Spark would count twice: then no task of either could be read.
     rows = spark.createDataFrame([(1, 1), (2, 1)], "ts long, k long")
