@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from slackwater.pipelines.bench.joins import Row
+from slackwater.pipelines.bench.side_by_side import side_by_side
 from slackwater.pipelines.generate import generate
 from slackwater.plugins.contract import JoinLogic, JoinStrategy, Setting, Snapshot
 from slackwater.plugins.join.cost import expected_state
@@ -148,7 +149,7 @@ class Subject:
         calls = [_reaching(plan, chunks) for plan in plans]
         operators, joins = [], []
         for _ in range(repeat):
-            operators.append([_seconds(partial(_run, plan, chunks)) for plan in plans])
+            operators.append(side_by_side(plans, chunks)[0])
             joins.append([_seconds(partial(_replay, *both)) for both in zip(plans, calls, strict=True)])
         ratios = [float(np.median([other / own for own, other in times])) for times in (operators, joins)]
         return ratios[0], ratios[1]
