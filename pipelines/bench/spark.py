@@ -76,13 +76,14 @@ def _throughput(
     from slackwater.pipelines.bench.spark_runs import make_data, native, ours, run
 
     data = make_data(folder / f"{rows}", rows, batch_rows, KEYS, WINDOWS_MS["5 s"])
-    small = make_data(folder / f"{rows}-small", min(rows, 2 * batch_rows), batch_rows, KEYS, WINDOWS_MS["5 s"])
+    # The JVM takes some micro-batches to compile what runs often.
+    first = make_data(folder / f"{rows}-first", min(rows, 5 * batch_rows), batch_rows, KEYS, WINDOWS_MS["5 s"])
     joins: dict[str, Callable[[Data], Run]] = {
         "Spark's own": lambda data: run(native(session, data), data),
         "slackwater": lambda data: run(ours(session, data).results, data),
     }
     for join in joins.values():
-        join(small)
+        join(first)
     runs: dict[str, list[Run]] = {name: [] for name in joins}
     for _ in range(repeat):
         for name, join in joins.items():

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from slackwater.pipelines.generate import generate
 from slackwater.transforms.spark.join import sliding_window_join
 from slackwater.transforms.spark.packing import ACCOUNT
-from slackwater.transforms.spark.session import PACKED_CONF
 from slackwater.transforms.spark.state import StateBytes, read_account
 
 SLACK_MS: Final = 2_000
@@ -88,9 +87,6 @@ def native(session: SparkSession, data: Data) -> DataFrame:
 
 def ours(session: SparkSession, data: Data) -> Any:
     """Return our join of the same streams."""
-    session = session.newSession()
-    for key, value in PACKED_CONF.items():
-        session.conf.set(key, value)
     return sliding_window_join(
         {name: data.stream(session, name) for name in ("s1", "s2")},
         time="ts",
