@@ -48,6 +48,7 @@ from slackwater.transforms.spark.packing import (
 from slackwater.transforms.spark.processor import JoinProcessor
 from slackwater.transforms.spark.resuming import PARTITIONS, settings_of
 from slackwater.transforms.spark.session import EMPTY_BATCHES, cache_bytes
+from slackwater.transforms.spark.taking_up import take_up_as_planned
 from slackwater.transforms.spark.tasks import PARTITION, Says, packer, unpacker, whole_shard
 from slackwater.transforms.spark.workers import let_queries_share
 
@@ -267,6 +268,8 @@ def apply_plan(plan: JoinPlan, streams: Mapping[str, DataFrame], name: str | Non
         raise ConfigError(fault, "idle_timeout")
     keys = shard_keys(plan.config.shards, partitions)
     live = first.isStreaming
+    if live:
+        take_up_as_planned(session, PARTITION)
     scouts = live and scout_plan(plan) is not None
     says = Says(beats=live and not plan.arrives_by_time, samples=scouts, calls=live)
     packed = [
