@@ -159,6 +159,20 @@ def test_a_sample_does_not_show_chunks_or_restarts(m):
         assert other.still_shed.tolist() == whole.still_shed.tolist()
 
 
+def test_few_of_many_evictions_are_looked_for_wherever_chunks_end():
+    """More evictions than are looked for one by one: still close, and the same in other chunks."""
+    rows = stream(200_000, keys=100, skew=0.5, late=0.0)
+    in_order = {"window": "300ms", "disorder": {"strategy": "none"}}
+    plan = counting(**in_order, shedding={"strategy": "prob", "memory": 200})
+    whole = account_of(plan, rows)
+    assert sum(whole.late.values()) > 2 * shadow.STAGES[-1].start
+    unlimited = account_of(counting(**in_order), rows).results
+    assert whole.shed == pytest.approx(unlimited - whole.results, rel=0.02)
+    for other in (account_of(plan, rows, 9973), account_of(plan, rows, 30_011, restore=4)):
+        assert other.shed == whole.shed
+        assert other.still_shed.tolist() == whole.still_shed.tolist()
+
+
 def test_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr(shadow, "MOST", 512)
     plan = counting(shedding={"strategy": "random", "memory": 500})

@@ -9,7 +9,7 @@ without bias, whatever the strategy and the skew.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,9 +38,18 @@ from slackwater.transforms.shedding import Shedder
 MOST = 4096
 """Tuples remembered at most; where memory is in bytes, as many as fit into ``shedding.ASIDE`` of it."""
 FEW = 512
-EXACT = 1 << 16
-"""So many evictions are all looked for, and by so many tuples; of later ones, a sixteenth by an eighth."""
-LOOKING = 3
+
+
+class Stage(NamedTuple):
+    """From which eviction, or tuple that looks for evicted ones, on one in ``2 ** level`` of them will do."""
+
+    start: int
+    evicted: int
+    looking: int
+
+
+STAGES = (Stage(0, 0, 0), Stage(1 << 14, 2, 1), Stage(1 << 16, 4, 3))
+"""The more there are, the fewer of them tell as much."""
 
 
 class _Sample(SlidingWindowJoinLogic):
@@ -107,13 +116,15 @@ class Evictions(_Sample):
     def __init__(self, setting: Setting, encoder: CellEncoder, room: int, snapshot: Snapshot | None) -> None:
         super().__init__(setting, encoder, room, snapshot)
         self._evicted, self._looked = (int(n) for n in snapshot["counted"]) if snapshot else (0, 0)
+        self._drawn_until = 0
+        """Number of the last eviction that was looked at."""
 
     def snapshot(self) -> Snapshot:
         return {**super().snapshot(), "counted": [self._evicted, self._looked]}
 
     @property
     def _least_level(self) -> int:
-        return 4 if self._evicted > EXACT else 0
+        return max(stage.evicted for stage in STAGES if stage.start <= self._drawn_until)
 
     def lost(self, released: Released, join_size: Int64s, evicted: Evicted, rows: ShardRows) -> Float64s:
         """Return how many results each released tuple missed, given what it found and what was evicted."""
@@ -134,6 +145,7 @@ class Evictions(_Sample):
             start = stop
             if not full:
                 return lost
+            self._drawn_until = int(gone.seq[n - 1])
             self._check()
             stay = n + np.flatnonzero(self._are_drawn(gone.seq[n:]))
             at, gone = at[stay], Held._make(array[stay] for array in gone)
@@ -153,7 +165,7 @@ class Evictions(_Sample):
     def _visit(self, released: Released, ghosts: Held, at: Int64s, lost: Float64s) -> None:
         """Let released tuples in order look at the ghosts, each of which appears after tuple ``at``; write what
         they find."""
-        looking, every = self._looking(released.late)
+        looking, behalf = self._looking(released.late)
         size = looking.size + at.size
         self._reserve(at.size + 1)
         seq, ts = np.empty((2, size), np.int64)
@@ -161,18 +173,21 @@ class Evictions(_Sample):
         line = Released(np.empty(size, np.int8), seq, ts, late, cells, np.empty(size, np.uint64))
         place = np.empty(looking.size, np.int64)
         visits.line_up(tuple(released), looking, tuple(ghosts), at, tuple(line), place)
-        found = self._sizes(line)[place] * 2.0**self.level
-        found[every:] *= 1 << LOOKING
-        lost[looking] = found
+        lost[looking] = self._sizes(line)[place] * behalf * 2.0**self.level
 
-    def _looking(self, late: Bools) -> tuple[Int64s, int]:
-        """Return which tuples look, and how many of them do so on behalf of themselves only."""
+    def _looking(self, late: Bools) -> tuple[Int64s, Int64s]:
+        """Return which tuples look, and on behalf of how many each."""
         in_order = late.size - int(np.count_nonzero(late))
-        every = min(in_order, max(0, EXACT - self._looked))
-        few = one_of_each(LOOKING, self._looked + every, in_order - every)
-        self._looked += in_order
-        looking = np.concatenate([np.arange(every), every + few])
-        return looking if in_order == late.size else np.flatnonzero(~late)[looking], every
+        first, self._looked = self._looked, self._looked + in_order
+        ends = [*(stage.start for stage in STAGES[1:]), self._looked]
+        looking, behalf = [], []
+        for stage, end in zip(STAGES, ends, strict=True):
+            start = max(first, stage.start)
+            drawn = one_of_each(stage.looking, start, max(0, min(end, self._looked) - start))
+            looking.append(start - first + drawn)
+            behalf.append(np.full(drawn.size, 1 << stage.looking))
+        at = np.concatenate(looking)
+        return at if in_order == late.size else np.flatnonzero(~late)[at], np.concatenate(behalf)
 
 
 class ExpectedShares(Evictions):
