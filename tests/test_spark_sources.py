@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,16 @@ def test_what_workers_and_brokers_say_is_explained(said: str, told: str) -> None
 def test_other_errors_of_spark_are_passed_on_in_one_sentence(spark: Any) -> None:
     with pytest.raises(SlackwaterError, match=r"^Spark: \[UNRESOLVED_COLUMN"), clean_errors():
         spark.range(1).select("nowhere")
+
+
+def test_of_nested_ones_the_outer_keeps_py4j_quiet() -> None:
+    logger = logging.getLogger("py4j.clientserver")
+    before = list(logger.filters)
+    with clean_errors():
+        with clean_errors():
+            pass
+        assert len(logger.filters) == len(before) + 1
+    assert logger.filters == before
 
 
 def test_a_connector_that_cannot_be_had_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

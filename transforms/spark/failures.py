@@ -66,6 +66,8 @@ def clean_errors() -> Iterator[None]:
         SlackwaterError: instead of an error of PySpark's, or of the JVM behind it.
     """
     loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
+    # Within another of these, that one takes it away.
+    loggers = [logger for logger in loggers if _is_not_of_py4j not in logger.filters]
     for logger in loggers:
         logger.addFilter(_is_not_of_py4j)
     try:
