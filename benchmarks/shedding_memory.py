@@ -100,8 +100,8 @@ def main() -> None:
         measure(sys.argv[2], sys.argv[3], int(sys.argv[4]))
         return
     memory, chunks = sys.argv[1:3] or ("64MB", "24")
-    for name in CASES:
-        ratio, counted, tuples = growth(name, memory, int(chunks) * int(str(CASES[name].get("longer", 1))))
+    for name, case in CASES.items():
+        ratio, counted, tuples = growth(name, memory, int(chunks) * int(str(case.get("longer", 1))))
         print(
             f"{name:>10}  {tuples:>9,} tuples  counted / limit {counted:.2f}  resident growth / limit {ratio:.2f}"
         )

@@ -23,6 +23,8 @@ NEAR = 0.96
 FEW = 1_000
 """With fewer results, chance decides which are kept."""
 SEED = 7
+STREAMS = 4
+"""Streams that results are summed over where chance would decide otherwise."""
 
 
 def section(
@@ -73,11 +75,12 @@ def by_memory(rows: int, window: int) -> Iterator[Row]:
 
 
 def uniform(rows: int, window: int) -> Iterator[Row]:
-    """Fig. 9: without skew there is nothing to choose by."""
-    pair = Pair.zipf(rows, window, SEED, skew_r=0.0, skew_s=0.0)
+    """Fig. 9: without skew there is nothing to choose by. Of several streams, as small memories find little."""
+    pairs = [Pair.zipf(rows, window, SEED + n, skew_r=0.0, skew_s=0.0) for n in range(STREAMS)]
     apart = []
     for share in MEMORIES:
-        found = [shed(pair, strategy, _even(share * window)).results for strategy in ("random", "life", "prob")]
+        memory = _even(share * window)
+        found = [sum(shed(pair, s, memory).results for pair in pairs) for s in ("random", "life", "prob")]
         apart.append(max(found) / min(found) - 1)
     yield Row(
         f"Fig. 9: uniform, w = {window}, M = {_list(MEMORIES)} w",
