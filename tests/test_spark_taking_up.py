@@ -68,23 +68,29 @@ def results(folder: Path) -> Any:
     return cases.rows_of([pq.read_table(file) for file in (folder / "out").glob("*.parquet")])
 
 
-@pytest.mark.parametrize(("before", "ahead"), [(0, [0]), (2, [0]), (2, [0, 1])])
+@pytest.fixture(scope="module")
+def undisturbed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("alone")
+    bring(folder, range(FILES))
+    assert join(spark, folder) == [(100, 100)] * FILES
+    found = results(folder)
+    assert found.total() > 100
+    return found
+
+
+@pytest.mark.parametrize(("before", "ahead"), [(0, [0, 1]), (2, [0])])
 def test_files_that_were_noted_but_not_planned_are_planned_again(
-    spark: Any, tmp_path: Path, before: int, ahead: list[int]
+    spark: Any, tmp_path: Path, undisturbed: Any, before: int, ahead: list[int]
 ) -> None:
     """The driver was killed after so many micro-batches, when these inputs had noted another file."""
-    alone, killed = tmp_path / "alone", tmp_path / "killed"
-    bring(alone, range(FILES))
-    assert join(spark, alone) == [(100, 100)] * FILES
     if before:
-        bring(killed, range(before))
-        join(spark, killed)
-    bring(killed, range(before, FILES))
+        bring(tmp_path, range(before))
+        join(spark, tmp_path)
+    bring(tmp_path, range(before, FILES))
     for source in ahead:
-        note(killed, source, before)
-    assert join(spark, killed) == [(100, 100)] * (FILES - before)
-    assert results(killed) == results(alone)
-    assert results(alone).total() > 100
+        note(tmp_path, source, before)
+    assert join(spark, tmp_path) == [(100, 100)] * (FILES - before)
+    assert results(tmp_path) == undisturbed
 
 
 def test_nothing_else_in_a_checkpoint_is_touched(spark: Any, tmp_path: Path) -> None:
