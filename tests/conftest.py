@@ -23,24 +23,6 @@ settings.register_profile("thorough", max_examples=2000, deadline=None, suppress
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-def _forget_stale_kernels() -> None:
-    """Drop compiled kernels that are older than any kernel's source.
-
-    Numba notices a change of the file that a cached function is in, not of the files it calls into: a test
-    would pass or fail on code that is gone.
-    """
-    kernels = Path(__file__).parents[1] / "transforms" / "kernels"
-    sources = [path.stat().st_mtime for path in (*kernels.glob("*.py"), kernels.parent / "opcodes.py")]
-    cached = list((kernels / "__pycache__").glob("*.nb[ic]"))
-    oldest = min((path.stat().st_mtime for path in cached if path.exists()), default=float("inf"))
-    if max(sources) > oldest:
-        for path in cached:
-            path.unlink(missing_ok=True)
-
-
-_forget_stale_kernels()
-
-
 @cache
 def _needs_session(path: Path) -> bool:
     return "mark.spark" in path.read_text()

@@ -9,15 +9,15 @@ those that count complete results. Importing this module loads Numba.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from slackwater.plugins.contract import Int64s
+from slackwater.transforms.kernels.compiler import kernel
 
 Float64s = NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def equal_entered(
     order: Int64s, by_ts: Int64s, entry: Int64s, stream: Int64s, ts: Int64s, key: Int64s, reach: int, streams: int
 ) -> Int64s:
@@ -52,7 +52,7 @@ def equal_entered(
     return completed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def star_entered(
     order: Int64s, by_ts: Int64s, entry: Int64s, stream: Int64s, ts: Int64s, key: Int64s, reach: int, streams: int
 ) -> Int64s:
@@ -104,7 +104,7 @@ def star_entered(
     return completed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def near_needs(
     ts: Int64s, place: Float64s, frontier: Int64s, others: Int64s, there: Float64s, beyond: Int64s,
     reach: int, distance: float, ties: bool, first: int, interval: int, step: int, counts: Int64s,

@@ -7,15 +7,15 @@ Importing this module loads Numba.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from slackwater.pipelines.generate.spec import Int64s
+from slackwater.transforms.kernels.compiler import kernel
 
 Float64s = NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def equal_keys(stream: Int64s, ts: Int64s, key: Int64s, reach: int, streams: int) -> Int64s:
     """Return, for each row, the results of a join on one common key that it completes.
 
@@ -40,7 +40,7 @@ def equal_keys(stream: Int64s, ts: Int64s, key: Int64s, reach: int, streams: int
     return completed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def star(stream: Int64s, ts: Int64s, key: Int64s, reach: int, streams: int) -> Int64s:
     """Return, for each row, the results of a star join that it completes.
 
@@ -70,7 +70,7 @@ def star(stream: Int64s, ts: Int64s, key: Int64s, reach: int, streams: int) -> I
     return completed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def near(ts: Int64s, x: Float64s, y: Float64s, of: Int64s, at: Float64s, high: Float64s, reach: int,
          square: float, ties: bool) -> Int64s:  # fmt: skip
     """Return, for each row of one stream, the rows of another stream that are near it and no newer.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from slackwater.pipelines.generate.spec import Int64s
+from slackwater.transforms.kernels.compiler import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pick_auctions(
     bid_ts: Int64s, opened_before: Int64s, end: Int64s, by_end: Int64s, weight: Int64s, draw: NDArray[np.float64]
 ) -> Int64s:

@@ -2,10 +2,10 @@
 
 import math
 
-from numba import njit
+from slackwater.transforms.kernels.compiler import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def changed(buckets, spread, confidence):  # type: ignore[no-untyped-def]
     """Whether the window can be cut in two parts whose means differ by more than chance explains.
 

@@ -8,8 +8,8 @@ chained. One with a range is compared with every open group. All arrays are owne
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.promises import ordered
 from slackwater.transforms.kernels.record_store import merge
 
@@ -89,7 +89,7 @@ class Closed(NamedTuple):
     size: Any
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _close(groups, group, ts, by, out):  # type: ignore[no-untyped-def]
     n = out.size[0]
     out.marks[n, 0], out.marks[n, 1], out.marks[n, 2] = group, ts, by
@@ -100,7 +100,7 @@ def _close(groups, group, ts, by, out):  # type: ignore[no-untyped-def]
     groups.control[N_OPEN] -= 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _expire(groups, spec, out):  # type: ignore[no-untyped-def]
     """Close the groups whose window ends before stream time."""
     control = groups.control
@@ -114,7 +114,7 @@ def _expire(groups, spec, out):  # type: ignore[no-untyped-def]
         control[QUEUED] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _within(cells, nulls, k, ends, spec):  # type: ignore[no-untyped-def]
     """Whether a group is in a range, given as named columns, lower and upper ends; null is in none."""
     width = cells.shape[1]
@@ -126,7 +126,7 @@ def _within(cells, nulls, k, ends, spec):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _keep_range(groups, ends, ts):  # type: ignore[no-untyped-def]
     """Hold rows to a range from now on, in place of those that it takes in."""
     control, ranges = groups.control, groups.ranges
@@ -149,7 +149,7 @@ def _keep_range(groups, ends, ts):  # type: ignore[no-untyped-def]
     control[N_RANGES] = n + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _apply(groups, cells, nulls, size, due, j, spec, out):  # type: ignore[no-untyped-def]
     """Close what a punctuation covers, and remember it."""
     control = groups.control
@@ -176,7 +176,7 @@ def _apply(groups, cells, nulls, size, due, j, spec, out):  # type: ignore[no-un
         group = groups.links[group, 2 * due.kind[j] + 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ended(groups, cells, nulls, group, spec):  # type: ignore[no-untyped-def]
     """Return when a punctuation that is remembered ended a group, or ALWAYS."""
     oldest = groups.control[N_OVER] - REMEMBERED
@@ -191,7 +191,7 @@ def _ended(groups, cells, nulls, group, spec):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance(groups, cells, nulls, size, ts, group, rows, row_reals, due, spec, verdict, out):  # type: ignore[no-untyped-def]
     """Add rows to their groups and apply punctuations between them; groups that are closed go to ``out``.
 
@@ -239,7 +239,7 @@ def advance(groups, cells, nulls, size, ts, group, rows, row_reals, due, spec, v
         j += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def close_all(groups, size, out):  # type: ignore[no-untyped-def]
     """Close every group that is open: the input has ended."""
     for group in range(size):
@@ -247,7 +247,7 @@ def close_all(groups, size, out):  # type: ignore[no-untyped-def]
             _close(groups, group, groups.control[CLOCK], END, out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def link(groups, kind, members, values):  # type: ignore[no-untyped-def]
     """Chain groups to the values that they have in the columns of a kind."""
     for k in range(members.size):

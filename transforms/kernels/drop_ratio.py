@@ -10,9 +10,9 @@ that has left the list leaves no rounding error behind, as a running sum of squa
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.heap import pop, push
 
 NEVER = np.iinfo(np.int64).min
@@ -41,7 +41,7 @@ FIRST, COUNT, OLDER, SIZE, PUNCTUATION, ZERO = range(6)
 """First entry; entries; those in the older part; entries wanted; punctuation; latency that means count from."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def vseq_size(c, sigma, theta):  # type: ignore[no-untyped-def]
     """Solve n² - c·n - 2·c·σ²/θ² = 0 (5.7) for n, as a real number; infinite where θ is 0 and σ is not."""
     if theta <= 0.0:
@@ -50,7 +50,7 @@ def vseq_size(c, sigma, theta):  # type: ignore[no-untyped-def]
     return (c + np.sqrt(c * c + 8.0 * c * spread * spread)) / 2.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def region(c, sigma, theta):  # type: ignore[no-untyped-def]
     """The stretch n·θ below the newest event time that (5.8) keeps open, n rounded down.
 
@@ -62,7 +62,7 @@ def region(c, sigma, theta):  # type: ignore[no-untyped-def]
     return np.floor(n) * theta
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum_up(latency, mean, square, first, count, zero):  # type: ignore[no-untyped-def]
     """Make the whole list the older part: for each entry, mean and squares from there to the end."""
     mask = latency.size - 1
@@ -78,7 +78,7 @@ def _sum_up(latency, mean, square, first, count, zero):  # type: ignore[no-untyp
         square[j] = q
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def estimate(inputs, ts, clock, c, state, out):  # type: ignore[no-untyped-def]
     """Write the punctuation of its input after each arrival, NEVER before the first; it never goes back.
 
@@ -137,7 +137,7 @@ def estimate(inputs, ts, clock, c, state, out):  # type: ignore[no-untyped-def]
         at[i, SIZE] = size
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def limit(inputs, ts, most, heap_ts, heap_code, held, punctuation, bounds):  # type: ignore[no-untyped-def]
     """Raise bounds so that no input ever holds more than ``most`` rows above its bound; bounds never go back.
 

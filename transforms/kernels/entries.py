@@ -10,8 +10,8 @@ little it frees.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.strings import mix
 
 NONE = -1
@@ -43,7 +43,7 @@ class State(NamedTuple):
     control: Any
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def find(entries, table, key):  # type: ignore[no-untyped-def]
     """Return the hash of the key, and its entry or NONE."""
     mixed = np.uint64(0x9E3779B97F4A7C15)
@@ -67,7 +67,7 @@ def find(entries, table, key):  # type: ignore[no-untyped-def]
         at = (at + 1) & mask
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def add_entry(state, h, key):  # type: ignore[no-untyped-def]
     """Return a new entry of which nothing is known yet."""
     e = state.control[ENTRIES]
@@ -88,7 +88,7 @@ def add_entry(state, h, key):  # type: ignore[no-untyped-def]
     return e
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(state, flag_limit):  # type: ignore[no-untyped-def]
     """Forget what is marked useless, and of the entries without tuples the oldest above ``flag_limit``."""
     slots, entries, table, control = state.slots, state.entries, state.table, state.control
@@ -137,7 +137,7 @@ def sweep(state, flag_limit):  # type: ignore[no-untyped-def]
     control[ENTRIES] = kept
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _repoint(slots, entry, e):  # type: ignore[no-untyped-def]
     """Tell the tuples of an entry that it has moved to ``e``."""
     if entry[MEMBER] != NONE:
@@ -148,7 +148,7 @@ def _repoint(slots, entry, e):  # type: ignore[no-untyped-def]
         s = slots[s, NEXT]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def forget_slots(state, which):  # type: ignore[no-untyped-def]
     """Evict tuples; a sweep must follow. One of the one side has come all the same."""
     for s in which:
@@ -158,7 +158,7 @@ def forget_slots(state, which):  # type: ignore[no-untyped-def]
         state.slots[s, SIDE] = NONE
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def read_key(keys, side, cells, nulls, k, key):  # type: ignore[no-untyped-def]
     """Copy the key of tuple ``k``; return False if part of it is null, so that it equals nothing."""
     for c in range(keys.shape[1]):

@@ -12,10 +12,10 @@ the tuple is of no use to the tuple.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels import frequencies, predicate
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.frequencies import BEYOND, COUNTS, GAIN, GROWTH, INPUT, KEYS
 from slackwater.transforms.kernels.predicate import BLOCK
 from slackwater.transforms.kernels.strings import mix
@@ -68,7 +68,7 @@ class Samples(NamedTuple):
     """Registers, their null flags, and in the first row of a third plane which of the sample pass."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expected(f, s, inputs, seqs, cells, nulls, learn, start, out):  # type: ignore[no-untyped-def]
     """Write what each tuple from ``start`` on can expect of one arrival on every other input.
 
@@ -134,7 +134,7 @@ def expected(f, s, inputs, seqs, cells, nulls, learn, start, out):  # type: igno
     return out.size
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _paired(f, inputs, cells, nulls, learn, counts, room, start, out):  # type: ignore[no-untyped-def]
     """As ``expected``, for two inputs with a key and nothing else: with one chance only it is a third faster."""
     gain, growth = f.weights[GAIN], f.weights[GROWTH]
@@ -157,7 +157,7 @@ def _paired(f, inputs, cells, nulls, learn, counts, room, start, out):  # type: 
     return out.size
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _product(chance, which):  # type: ignore[no-untyped-def]
     """Return the product of the chances of some inputs, given as bits."""
     product = 1.0
@@ -167,7 +167,7 @@ def _product(chance, which):  # type: ignore[no-untyped-def]
     return product
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sampled(s, i, chance, gain, word):  # type: ignore[no-untyped-def]
     """Multiply the chances by the shares of the sample that pass; return the mean weight of those.
 
@@ -200,7 +200,7 @@ def _sampled(s, i, chance, gain, word):  # type: ignore[no-untyped-def]
     return _mean_weight(s, i, tested) if weighing else 1.0
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _available(s, i, needs):  # type: ignore[no-untyped-def]
     """Return how many combinations of sampled arrivals of some inputs there are."""
     n = s.rows.shape[2]
@@ -210,18 +210,18 @@ def _available(s, i, needs):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _run(s, i, first, last, n):  # type: ignore[no-untyped-def]
     """Run instructions for the tuple at hand and ``n`` combinations of the sample."""
     predicate.run(s.program, first, last, s.records, 1, s.rows[i], n, s.scratch[0], s.scratch[1])
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _true(s, k):  # type: ignore[no-untyped-def]
     return s.scratch[0, 0, k] != 0 and s.scratch[1, 0, k] == 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _qualifies(s, i):  # type: ignore[no-untyped-def]
     """Return whether the tuple at hand passes the predicates that speak of its input alone."""
     if s.inputs[i, OWN_TO] == s.inputs[i, OWN_FROM]:
@@ -230,7 +230,7 @@ def _qualifies(s, i):  # type: ignore[no-untyped-def]
     return _true(s, 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _passing(s, i, t, n):  # type: ignore[no-untyped-def]
     """Test the tuple at hand with the sample; return the share that passes, and note which do not."""
     _run(s, i, s.tests[i, t, FROM], s.tests[i, t, TO], n)
@@ -244,7 +244,7 @@ def _passing(s, i, t, n):  # type: ignore[no-untyped-def]
     return total / n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mean_weight(s, i, tested):  # type: ignore[no-untyped-def]
     """Return the mean weight of the combinations that pass, of all if none does; below 0 and null count 0."""
     n = _available(s, i, -1)
@@ -266,7 +266,7 @@ def _mean_weight(s, i, tested):  # type: ignore[no-untyped-def]
     return total / passed if passed else everything / n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _keep(s, i, seq, chance):  # type: ignore[no-untyped-def]
     """Put the tuple at hand into the sample; once that is full, in the place of any, by its identity."""
     at = s.seen[i]
@@ -284,7 +284,7 @@ def _keep(s, i, seq, chance):  # type: ignore[no-untyped-def]
                 _fit(s, i, c)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fit(s, i, c):  # type: ignore[no-untyped-def]
     """Fit the bins of a cell to the spread of its values, unless they are about right."""
     n = min(s.seen[i], SAMPLE)
@@ -313,7 +313,7 @@ def _fit(s, i, c):  # type: ignore[no-untyped-def]
         s.factor[i, c] = factor
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _tag(s, i, t, word):  # type: ignore[no-untyped-def]
     """Return the tag of the bin that the tuple at hand is in for a test; never 0."""
     h = mix(np.uint64(s.tests.shape[1] * i + t) + np.uint64(0x9E3779B97F4A7C15))
@@ -332,7 +332,7 @@ def _tag(s, i, t, word):  # type: ignore[no-untyped-def]
     return h | np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _place(s, tag):  # type: ignore[no-untyped-def]
     """Return where a bin is, or where it may be put."""
     mask = np.uint64(s.bins.size - 1)

@@ -8,9 +8,8 @@ round). In panes: ``step`` panes make a slide, ``span`` panes a range, and exten
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.record_store import (
     GROUP,
     INDEX,
@@ -53,7 +52,7 @@ class Produced(NamedTuple):
     """[groups, ends] that are filled."""
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _owned(state):  # type: ignore[no-untyped-def]
     return StoreState(
         borrowed(state.inode), borrowed(state.nodes), borrowed(state.records), borrowed(state.reals),
@@ -61,7 +60,7 @@ def _owned(state):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _first_pane(state):  # type: ignore[no-untyped-def]
     """Return the first pane that has a record, or NEVER."""
     for at in range(state.control[N_NODES]):
@@ -72,7 +71,7 @@ def _first_pane(state):  # type: ignore[no-untyped-def]
     return NEVER
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _produce(state, extent, first, end, ops, floating, out):  # type: ignore[no-untyped-def]
     """Append the groups of the panes from ``first`` up to ``end``, panes in order of time."""
     control = state.control
@@ -121,7 +120,7 @@ def _produce(state, extent, first, end, ops, floating, out):  # type: ignore[no-
     return n - base
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _end(out, extent, at, groups):  # type: ignore[no-untyped-def]
     k = out.n[1]
     out.sync[k, 0] = extent
@@ -130,7 +129,7 @@ def _end(out, extent, at, groups):  # type: ignore[no-untyped-def]
     out.n[1] = k + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _complete(state, step, span, ops, floating, done, at, out):  # type: ignore[no-untyped-def]
     """Produce every extent up to ``done``, in order; return False once there is no room for the next.
 
@@ -163,7 +162,7 @@ def _complete(state, step, span, ops, floating, done, at, out):  # type: ignore[
     return True
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _limits(produced, slide, step, span):  # type: ignore[no-untyped-def]
     """Return what to compare with rather than divide: the punctuation that completes the extent after
     ``produced``, the pane before which a row is late, and the first pane of an open extent."""
@@ -172,7 +171,7 @@ def _limits(produced, slide, step, span):  # type: ignore[no-untyped-def]
     return (produced + 2) * slide - 1, (produced + 1) * step, (produced + 2) * step - span
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance(pane, group, whole, real, bounds, start, stop, spec, ops, floating, owned, out, late, gone):  # type: ignore[no-untyped-def]
     """Take the arrivals from ``start`` up to ``stop``: place each row, then produce what its bound completes.
 
@@ -210,7 +209,7 @@ def advance(pane, group, whole, real, bounds, start, stop, spec, ops, floating, 
     return stop, DONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flush(spec, ops, floating, owned, at, out):  # type: ignore[no-untyped-def]
     """Produce every extent that holds a row: the input has ended. Returns DONE or NO_ROOM, as ``advance``."""
     state = _owned(owned)

@@ -5,9 +5,8 @@ The rules for n inputs, with proofs, are in ``plugins.join.punctuated_logic``.
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.inodes import (
     DEAD,
     DONE,
@@ -56,12 +55,12 @@ class Out(NamedTuple):
     """Upper end of a range; of a value its first key."""
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def borrowed_out(out):  # type: ignore[no-untyped-def]
     return Out(borrowed(out.size), borrowed(out.at), borrowed(out.ts), borrowed(out.values), borrowed(out.high))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def tell(out, at, now):  # type: ignore[no-untyped-def]
     """Return the place of one more that is finished; its values are the caller's to write."""
     n = out.size[0]
@@ -71,7 +70,7 @@ def tell(out, at, now):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def covering(values, word):  # type: ignore[no-untyped-def]
     """Return bits of the inputs that have punctuated a range with this ``ordered`` value."""
     mask = 0
@@ -81,7 +80,7 @@ def covering(values, word):  # type: ignore[no-untyped-def]
     return mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def purge(w, plan, values, j, g):  # type: ignore[no-untyped-def]
     """Delete the tuples of a group of input ``j``; their slots stay in the time list for now."""
     w = borrowed_windows(w)
@@ -105,7 +104,7 @@ def purge(w, plan, values, j, g):  # type: ignore[no-untyped-def]
         slot = behind
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def conclude(w, plan, values, inode, search):  # type: ignore[no-untyped-def]
     """Delete every tuple of a finished value; forget its I-Node where nothing can ask for it any more."""
     values.inodes[inode, DONE] = 1
@@ -126,7 +125,7 @@ def conclude(w, plan, values, inode, search):  # type: ignore[no-untyped-def]
         remove_inode(values, inode)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _finish(w, plan, values, inode, at, now, search, out):  # type: ignore[no-untyped-def]
     n = tell(out, at, now)
     for c in range(values.signature[0, KEYS]):
@@ -135,14 +134,14 @@ def _finish(w, plan, values, inode, at, now, search, out):  # type: ignore[no-un
     conclude(w, plan, values, inode, search)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def finish(w, plan, values, inode, at, now, search, out):  # type: ignore[no-untyped-def]
     """Tell downstream that no later result has the value; delete every tuple that has it."""
     w, plan, values = borrowed_windows(w), borrowed_plan(plan), borrowed_values(values)
     _finish(w, plan, values, inode, at, now, borrowed(search), borrowed_out(out))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def inode_of(w, plan, values, search):  # type: ignore[no-untyped-def]
     """Return the I-Node of the value in the last record of ``search``; make it if there is none.
 
@@ -159,7 +158,7 @@ def inode_of(w, plan, values, search):  # type: ignore[no-untyped-def]
     return v
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def apply(w, plan, values, i, v, search):  # type: ignore[no-untyped-def]
     """Draw the conclusions of input ``i`` having punctuated the value of an I-Node.
 
@@ -181,7 +180,7 @@ def apply(w, plan, values, i, v, search):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def punctuate(w, plan, values, i, low, p, at, now, search, out):  # type: ignore[no-untyped-def]
     """Take punctuation ``p`` of input ``i``: no later tuple of it has these values (paper: Purge)."""
     # Inlined, and mostly one function: a call with all these arrays costs as much as the work.

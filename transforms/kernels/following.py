@@ -1,12 +1,13 @@
 """The bounds of a shard that follows a scout (``transforms.scouting``)."""
 
 import numpy as np
-from numba import njit
+
+from slackwater.transforms.kernels.compiler import kernel
 
 NEVER = np.iinfo(np.int64).min
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def follow(clock, noted_clock, noted_bound, seen, bounds, held):  # type: ignore[no-untyped-def]
     """Say how far to release an input at each of its arrivals, given what a scout has noted at its own.
 

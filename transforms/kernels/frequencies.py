@@ -13,8 +13,8 @@ in all the share of one arrival. With few values, r is close to 1 and nothing bu
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.strings import mix
 
 ROWS = 4
@@ -55,14 +55,14 @@ def table_of(size: int) -> tuple[Any, Any]:
     return hashes, hashes.view(np.float64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seed_of(which, classes, beyond):  # type: ignore[no-untyped-def]
     """Return where the hashes of a key start from."""
     h = mix(np.uint64(8 * classes + which) + np.uint64(0x9E3779B97F4A7C15))
     return np.int64(mix(h ^ np.uint64(beyond)))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _hash(key, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Return the hash of a tuple's key, or 0 if a column is null."""
     h = np.uint64(key[SEED])
@@ -74,7 +74,7 @@ def _hash(key, cells, nulls, k):  # type: ignore[no-untyped-def]
     return h | np.uint64(1)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _place(hashes, h):  # type: ignore[no-untyped-def]
     mask = np.uint64(hashes.shape[0] - 1)
     at = (h >> np.uint64(1)) & mask
@@ -86,7 +86,7 @@ def _place(hashes, h):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _count(f, h):  # type: ignore[no-untyped-def]
     """Return the count of a value; -1 if it was never seen."""
     if f.hashes.size:
@@ -100,7 +100,7 @@ def _count(f, h):  # type: ignore[no-untyped-def]
     return least if least > 0.0 else -1.0
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _observe(f, h, weight):  # type: ignore[no-untyped-def]
     """Add to the count of a value; return whether it is new. For a sketch it is if a counter of it was 0."""
     new = False
@@ -122,7 +122,7 @@ def _observe(f, h, weight):  # type: ignore[no-untyped-def]
     return new
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def share(f, gain, key, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Return the share of what the other input will bring that has the value of a tuple's key; ``gain`` is the
     weight of the next observation."""
@@ -141,7 +141,7 @@ def share(f, gain, key, cells, nulls, k):  # type: ignore[no-untyped-def]
     return (1.0 - arrivals[NEW] / arrivals[ALL]) * counted / total
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def count(f, gain, key, cells, nulls, k, weight):  # type: ignore[no-untyped-def]
     """Count the value of a tuple's key. The caller has made room for it."""
     h = _hash(key, cells, nulls, k)
@@ -153,7 +153,7 @@ def count(f, gain, key, cells, nulls, k, weight):  # type: ignore[no-untyped-def
         arrivals[MASS] += weight
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hashes_of(key, words, out):  # type: ignore[no-untyped-def]
     """Write the hashes under which values of a key are looked up; its cells are the columns of ``words``."""
     nulls = np.zeros(out.size, np.uint64)
@@ -161,7 +161,7 @@ def hashes_of(key, words, out):  # type: ignore[no-untyped-def]
         out[k] = _hash(key, words, nulls, k)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def rescale(f):  # type: ignore[no-untyped-def]
     """Divide all counts by the weight of the next observation, unless they are given."""
     if f.weights[COUNTS] == 0.0:
@@ -173,7 +173,7 @@ def rescale(f):  # type: ignore[no-untyped-def]
     f.arrivals[:] /= f.weights[GAIN]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def refill(hashes, counts, least, new_hashes, new_counts):  # type: ignore[no-untyped-def]
     """Move the counts that are at least ``least`` to an empty table; return how many there are."""
     n = 0

@@ -1,12 +1,12 @@
 """Groups of rows with equal keys: numbers for them, handed out in the order in which keys are first seen."""
 
 import numpy as np
-from numba import njit
 
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.strings import mix
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _hash(cells, nulls, k):  # type: ignore[no-untyped-def]
     h = np.uint64(nulls[k]) ^ np.uint64(0x9E3779B97F4A7C15)
     for c in range(cells.shape[1]):
@@ -14,7 +14,7 @@ def _hash(cells, nulls, k):  # type: ignore[no-untyped-def]
     return np.int64(h >> np.uint64(1))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assign(cells, nulls, table, stored, stored_nulls, n, out, first_row):  # type: ignore[no-untyped-def]
     """Write the group of each row to ``out``; return how many groups there are now.
 
@@ -47,7 +47,7 @@ def assign(cells, nulls, table, stored, stored_nulls, n, out, first_row):  # typ
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rehash(table, stored, stored_nulls, n):  # type: ignore[no-untyped-def]
     """Fill the emptied ``table`` with the ``n`` groups that are known."""
     mask = table.size - 1

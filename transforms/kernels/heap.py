@@ -1,9 +1,9 @@
 """A binary min-heap over two parallel arrays: key, and code to break ties. The caller keeps the count."""
 
-from numba import njit
+from slackwater.transforms.kernels.compiler import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def push(keys, codes, n, key, code):  # type: ignore[no-untyped-def]
     """Add an entry to a heap of ``n``."""
     at = n
@@ -18,7 +18,7 @@ def push(keys, codes, n, key, code):  # type: ignore[no-untyped-def]
     codes[at] = code
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pop(keys, codes, n):  # type: ignore[no-untyped-def]
     """Remove the smallest entry of a heap of ``n``; the caller has read it at index 0."""
     last = n - 1

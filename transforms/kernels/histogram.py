@@ -1,10 +1,11 @@
 """Sparse histograms: ascending bins, each with a count."""
 
 import numpy as np
-from numba import njit
+
+from slackwater.transforms.kernels.compiler import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge(bins, counts, other_bins, other_counts, sign):  # type: ignore[no-untyped-def]
     """Return ``counts + sign * other_counts`` by bin, without the bins that come to nothing."""
     n, m = bins.size, other_bins.size

@@ -10,9 +10,9 @@ that an I-Node keeps.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.slots import (
     FREE_GROUP,
     HASH,
@@ -53,7 +53,7 @@ class Values(NamedTuple):
     n_ranges: Any
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def borrowed_values(values):  # type: ignore[no-untyped-def]
     return Values(
         borrowed(values.inodes), borrowed(values.itable), borrowed(values.icontrol), borrowed(values.signature),
@@ -61,26 +61,26 @@ def borrowed_values(values):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _two_bits(h):  # type: ignore[no-untyped-def]
     """Return the bits that a hash sets in its word of the filter."""
     return np.uint64(1) << np.uint64((h >> 51) & 63) | np.uint64(1) << np.uint64((h >> 57) & 63)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def is_unheard(bits, h):  # type: ignore[no-untyped-def]
     """Return whether the value with this hash certainly has no I-Node."""
     wanted = _two_bits(h)
     return bits[(h >> 32) & (bits.size - 1)] & wanted != wanted
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _announce(values, h):  # type: ignore[no-untyped-def]
     """Set the bits of the value with this hash."""
     values.bits[(h >> 32) & (values.bits.size - 1)] |= _two_bits(h)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def find_inode(inodes, itable, h, search, n_keys):  # type: ignore[no-untyped-def]
     mask = itable.size - 1
     at = h & mask
@@ -99,7 +99,7 @@ def find_inode(inodes, itable, h, search, n_keys):  # type: ignore[no-untyped-de
         at = (at + 1) & mask
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def read_key(signature, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
     """Copy the values of tuple ``k`` to the last record of ``search``; return whether one is null."""
     has_null = False
@@ -110,7 +110,7 @@ def read_key(signature, i, cells, nulls, k, search):  # type: ignore[no-untyped-
     return has_null
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def inode_with(values, h, search):  # type: ignore[no-untyped-def]
     """Return the I-Node of the value in the last record of ``search``, which has this hash, or NONE."""
     if is_unheard(values.bits, h):
@@ -118,13 +118,13 @@ def inode_with(values, h, search):  # type: ignore[no-untyped-def]
     return find_inode(values.inodes, values.itable, h, search, values.signature[0, KEYS])
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def contradicts(values, i, v):  # type: ignore[no-untyped-def]
     """Return whether a tuple of input ``i`` whose value has this I-Node, or none, is known to contradict."""
     return v != NONE and values.signature[0, JUDGES] != 0 and (values.inodes[v, MASK] >> i) & 1 != 0
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def fate_of(values, i, v, mask):  # type: ignore[no-untyped-def]
     """Return what becomes of a tuple of input ``i`` whose value has this I-Node, or none; ``mask`` has bits of
     inputs that have punctuated it otherwise."""
@@ -135,7 +135,7 @@ def fate_of(values, i, v, mask):  # type: ignore[no-untyped-def]
     return DISCARDED if values.signature[0, FULL] and mask | (1 << i) == values.signature[0, MEMBERS] else JOINS
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def group_of(w, plan, values, j, inode, search):  # type: ignore[no-untyped-def]
     """Return the group of input ``j`` with the value of an I-Node, or NONE."""
     n_keys = values.signature[0, KEYS]
@@ -146,7 +146,7 @@ def group_of(w, plan, values, j, inode, search):  # type: ignore[no-untyped-def]
     return find_group(w.slots, w.groups, w.table, plan.indexes, plan.first_cell, j, x, h, search, n_keys)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def remove_inode(values, inode):  # type: ignore[no-untyped-def]
     """Forget an I-Node that no group points to."""
     inodes, icontrol = values.inodes, values.icontrol
@@ -165,7 +165,7 @@ def remove_inode(values, inode):  # type: ignore[no-untyped-def]
     forget_group(inodes, values.itable, icontrol, inode)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _forget_oldest(w, plan, values, search):  # type: ignore[no-untyped-def]
     """Forget the oldest I-Node; its tuples stay until the window drops them."""
     oldest = values.icontrol[0, OLDEST]
@@ -179,7 +179,7 @@ def _forget_oldest(w, plan, values, search):  # type: ignore[no-untyped-def]
     remove_inode(values, oldest)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def add_inode(w, plan, values, search, h):  # type: ignore[no-untyped-def]
     """Make an I-Node for the value in the last record of ``search``; forget the oldest if there are too many."""
     inodes, icontrol = values.inodes, values.icontrol
@@ -211,7 +211,7 @@ def add_inode(w, plan, values, search, h):  # type: ignore[no-untyped-def]
     return v
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def refilter(values):  # type: ignore[no-untyped-def]
     """Set the filter to the I-Nodes there are: those that are gone have left their bits behind."""
     values.bits[:] = 0
@@ -222,7 +222,7 @@ def refilter(values):  # type: ignore[no-untyped-def]
     values.icontrol[0, STALE] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rehash(values):  # type: ignore[no-untyped-def]
     """Fill the emptied table of I-Nodes."""
     mask = values.itable.size - 1
@@ -235,7 +235,7 @@ def rehash(values):  # type: ignore[no-untyped-def]
         v = values.inodes[v, BEHIND]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def restore(w, plan, values, masks, done, keys, search):  # type: ignore[no-untyped-def]
     """Make the I-Nodes of a snapshot, oldest first; no group points to them yet."""
     n_keys = values.signature[0, KEYS]
@@ -248,7 +248,7 @@ def restore(w, plan, values, masks, done, keys, search):  # type: ignore[no-unty
         values.icontrol[0, OPEN] -= done[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def list_inodes(values, out):  # type: ignore[no-untyped-def]
     """Write the I-Nodes in use, oldest first."""
     v = values.icontrol[0, OLDEST]

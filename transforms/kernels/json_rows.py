@@ -1,9 +1,9 @@
 """Rows as JSON objects, a column at a time: first how long each row gets, then its bytes; or row by row."""
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 
 LONGEST = 20
 """Characters of a whole number at most."""
@@ -11,12 +11,12 @@ _MINUS, _ZERO, _CLOSE = 45, 48, 125
 _NULL = (110, 117, 108, 108)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _is_null(nulls, k):  # type: ignore[no-untyped-def]
     return nulls.size > 0 and nulls[k]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _begin(label, nulls, k, at, out):  # type: ignore[no-untyped-def]
     """Write the label, and null if the value is; return where to go on."""
     for c in range(label.size):
@@ -29,12 +29,12 @@ def _begin(label, nulls, k, at, out):  # type: ignore[no-untyped-def]
     return at
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _magnitude(word):  # type: ignore[no-untyped-def]
     return np.uint64(word) if word >= 0 else np.uint64(0) - np.uint64(word)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _digits(magnitude):  # type: ignore[no-untyped-def]
     """Return how many digits a number has that is at most 2^63."""
     n = 1
@@ -53,12 +53,12 @@ def _digits(magnitude):  # type: ignore[no-untyped-def]
     return n + (magnitude >= np.uint64(10))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _length(word):  # type: ignore[no-untyped-def]
     return _digits(_magnitude(word)) + (word < 0)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _write(word, to, out):  # type: ignore[no-untyped-def]
     """Write a number; return where to go on."""
     rest = _magnitude(word)
@@ -79,7 +79,7 @@ def _write(word, to, out):  # type: ignore[no-untyped-def]
     return end
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _store(word, at, out):  # type: ignore[no-untyped-def]
     """Write the eight bytes of a word, the lowest first: one instruction, as an unsigned place needs no check."""
     place = np.uint64(at)
@@ -87,7 +87,7 @@ def _store(word, at, out):  # type: ignore[no-untyped-def]
         out[place + np.uint64(b)] = np.uint8((word >> np.uint64(8 * b)) & np.uint64(255))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _eight_digits(n):  # type: ignore[no-untyped-def]
     """Return a number below 10^8 as eight characters in a word: halved to four, two and one digit at once."""
     fours = n // np.uint64(10**4) | (n % np.uint64(10**4)) << np.uint64(32)
@@ -97,7 +97,7 @@ def _eight_digits(n):  # type: ignore[no-untyped-def]
     return (tens | (twos - np.uint64(10) * tens) << np.uint64(8)) + np.uint64(0x3030303030303030)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _few_digits(n):  # type: ignore[no-untyped-def]
     """As ``_digits``, for numbers below 10^8, without a branch."""
     return (
@@ -106,7 +106,7 @@ def _few_digits(n):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_rows(words, labels, lengths, offsets, out):  # type: ignore[no-untyped-def]
     """Write rows of whole numbers so that they end with ``out``, which has room for the longest and a word more.
 
@@ -141,7 +141,7 @@ def write_rows(words, labels, lengths, offsets, out):  # type: ignore[no-untyped
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def measure_integers(words, nulls, lengths):  # type: ignore[no-untyped-def]
     """Add the length of each value to that of its row; ``nulls`` is empty where there are none."""
     for k in range(words.size):
@@ -151,7 +151,7 @@ def measure_integers(words, nulls, lengths):  # type: ignore[no-untyped-def]
             lengths[k] += _length(words[k])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_integers(label, words, nulls, at, out):  # type: ignore[no-untyped-def]
     """Write label and value of each row at its place, and move the place on."""
     for k in range(words.size):
@@ -161,14 +161,14 @@ def write_integers(label, words, nulls, at, out):  # type: ignore[no-untyped-def
         at[k] = to
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def measure_texts(offsets, nulls, lengths):  # type: ignore[no-untyped-def]
     """As ``measure_integers``, for texts that are JSON already."""
     for k in range(offsets.size - 1):
         lengths[k] += len(_NULL) if _is_null(nulls, k) else offsets[k + 1] - offsets[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_texts(label, offsets, data, nulls, at, out):  # type: ignore[no-untyped-def]
     """As ``write_integers``."""
     for k in range(offsets.size - 1):

@@ -12,9 +12,9 @@ with whom. SEQ of a slot holds the progress of its input when it arrived.
 """
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.predicate import BLOCK
 from slackwater.transforms.kernels.probing import (
     AT,
@@ -59,7 +59,7 @@ from slackwater.transforms.kernels.windows import place_slot
 NEVER = np.iinfo(np.int64).min
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather(slots, tail, link, oldest, newest, limit, turn, d, search):  # type: ignore[no-untyped-def]
     """Put slots of a group within the time bounds into the candidates of step ``d``, newest arrivals first.
 
@@ -94,7 +94,7 @@ def _gather(slots, tail, link, oldest, newest, limit, turn, d, search):  # type:
     return n, stride
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _independent(steps, i, d):  # type: ignore[no-untyped-def]
     """Whether the candidates of a step depend on the arriving tuple alone."""
     if steps[i, d, TEST_TO] > steps[i, d, TEST_FROM]:
@@ -105,7 +105,7 @@ def _independent(steps, i, d):  # type: ignore[no-untyped-def]
     return alone
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _record(  # type: ignore[no-untyped-def]
     slots, inputs, search, slot, frontier, interval, first_row, slacks, slack, weight, weights, histogram, met
 ):
@@ -129,7 +129,7 @@ def _record(  # type: ignore[no-untyped-def]
         met[row % histogram.shape[0]] += weight
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def learn(  # type: ignore[no-untyped-def]
     w, plan, weights, arrivals, start, end, limits, samples, turn, first_row, interval, slacks, slack,
     search, scratch, histogram, met,
@@ -251,7 +251,7 @@ def learn(  # type: ignore[no-untyped-def]
     return turn
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def summed(histogram, last, n):  # type: ignore[no-untyped-def]
     """Return the weight at each column or before it in the rows of the ``n`` intervals that end with ``last``."""
     total = np.zeros(histogram.shape[1])

@@ -6,9 +6,9 @@ The rules, with proofs, are in ``plugins.join.mjoin_logic``; the state is that o
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels import predicate
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.entries import (
     BASE,
     CAME,
@@ -80,7 +80,7 @@ class Out(NamedTuple):
     values: Any
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _in_ranges(state, is_float, side, key):  # type: ignore[no-untyped-def]
     """Return whether a range says that the value is over on this side."""
     for c in range(key.size):
@@ -91,7 +91,7 @@ def _in_ranges(state, is_float, side, key):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _write(state, released, k, side):  # type: ignore[no-untyped-def]
     """Write tuple ``k`` to the next slot without taking the slot; return it."""
     _, seq, ts, late, cells, nulls = released
@@ -108,7 +108,7 @@ def _write(state, released, k, side):  # type: ignore[no-untyped-def]
     return s
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _put(state, released, k, side, e, h, key):  # type: ignore[no-untyped-def]
     """Keep tuple ``k`` in its entry, a new one where ``e`` is NONE."""
     if e == NONE:
@@ -127,7 +127,7 @@ def _put(state, released, k, side, e, h, key):  # type: ignore[no-untyped-def]
         state.entries[e, COUNT] += 1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _emit(state, plan, released, e, one_seq, many_seq, probe, out):  # type: ignore[no-untyped-def]
     """Write a result; ``probe`` is the one of its members that was released last."""
     out.join_size[probe] += 1
@@ -141,7 +141,7 @@ def _emit(state, plan, released, e, one_seq, many_seq, probe, out):  # type: ign
     state.entries[e, TIME] = max(state.entries[e, TIME], released[2][probe])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _passing(state, plan, one, candidates, scratch):  # type: ignore[no-untyped-def]
     """Move those of the first ``candidates`` slots of the many side that join slot ``one`` to the front."""
     slots, rows = state.slots, scratch[0]
@@ -170,7 +170,7 @@ def _passing(state, plan, one, candidates, scratch):  # type: ignore[no-untyped-
     return kept
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _meet_waiting(state, plan, released, k, e, scratch, out):  # type: ignore[no-untyped-def]
     """Join tuple ``k`` of the one side with all that wait for it, and forget these."""
     slots, control = state.slots, state.control
@@ -204,7 +204,7 @@ def _meet_waiting(state, plan, released, k, e, scratch, out):  # type: ignore[no
     state.entries[e, COUNT] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take_one(state, plan, released, k, key, scratch, out):  # type: ignore[no-untyped-def]
     """Take tuple ``k`` of the one side (paper: step 2); return FULL, with nothing done, if results lack room."""
     entries, control = state.entries, state.control
@@ -236,7 +236,7 @@ def _take_one(state, plan, released, k, key, scratch, out):  # type: ignore[no-u
     return NONE
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _take_many(state, plan, released, k, key, hint, scratch, out):  # type: ignore[no-untyped-def]
     """Take tuple ``k`` of the many side (paper: step 3); return the entry in which it met its partner, NONE if it
     did not, or FULL. ``hint`` is its entry if that is known."""
@@ -265,7 +265,7 @@ def _take_many(state, plan, released, k, key, hint, scratch, out):  # type: igno
     return NONE
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def take_tuple(state, plan, released, k, side, key, hint, scratch, out):  # type: ignore[no-untyped-def]
     """Take a tuple; return as ``_take_many``. One with a null key joins nothing and is dropped."""
     if hint == NONE and not read_key(plan.keys, side, released[4], released[5], k, key):
@@ -275,7 +275,7 @@ def take_tuple(state, plan, released, k, side, key, hint, scratch, out):  # type
     return _take_many(state, plan, released, k, key, hint, scratch, out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _write_finished(key, ts, out):  # type: ignore[no-untyped-def]
     n = out.size[1]
     out.ts[n] = ts
@@ -284,7 +284,7 @@ def _write_finished(key, ts, out):  # type: ignore[no-untyped-def]
     out.size[1] = n + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _tell(state, e, out):  # type: ignore[no-untyped-def]
     """Pass a value on as finished, once."""
     if state.entries[e, FLAGS] & TOLD == 0:
@@ -292,7 +292,7 @@ def _tell(state, e, out):  # type: ignore[no-untyped-def]
         _write_finished(state.entries[e, KEY:], state.entries[e, TIME], out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _settle(state, plan, e):  # type: ignore[no-untyped-def]
     """Forget a value of which nothing more is to come, no tuple and no punctuation."""
     flags = state.entries[e, FLAGS]
@@ -301,7 +301,7 @@ def _settle(state, plan, e):  # type: ignore[no-untyped-def]
         state.entries[e, FLAGS] = GONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _end(state, plan, e, side, ts, out):  # type: ignore[no-untyped-def]
     """No later tuple of this side has the value of the entry."""
     entries, slots, control = state.entries, state.slots, state.control
@@ -338,7 +338,7 @@ def _end(state, plan, e, side, ts, out):  # type: ignore[no-untyped-def]
     _settle(state, plan, e)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_punctuation(state, plan, punctuations, p, key, out):  # type: ignore[no-untyped-def]
     """Add punctuation ``p`` to what is over; a range is applied to the state by ``purge``."""
     _, ts, sides, component, low, high = punctuations
@@ -361,7 +361,7 @@ def take_punctuation(state, plan, punctuations, p, key, out):  # type: ignore[no
     _end(state, plan, e, side, ts[p], out)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply_ranges(state, plan, out):  # type: ignore[no-untyped-def]
     """Let the ranges that have come since the last time end what is in them."""
     control = state.control
@@ -377,7 +377,7 @@ def apply_ranges(state, plan, out):  # type: ignore[no-untyped-def]
     control[DUE] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def purge(state, plan, out):  # type: ignore[no-untyped-def]
     """Apply what punctuations have said since the last purge; return whether entries have moved."""
     control, options = state.control, plan.options

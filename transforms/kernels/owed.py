@@ -1,14 +1,14 @@
 """The pairs that a join owes because one member was on disk when the other came."""
 
 import numpy as np
-from numba import njit
 
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.strings import mix
 
 NONE = -1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _hash(keys, k):  # type: ignore[no-untyped-def]
     h = np.uint64(0x9E3779B97F4A7C15)
     for c in range(keys.shape[1]):
@@ -16,7 +16,7 @@ def _hash(keys, k):  # type: ignore[no-untyped-def]
     return h
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _same(keys, k, others, j):  # type: ignore[no-untyped-def]
     same = True
     for c in range(keys.shape[1]):
@@ -24,14 +24,14 @@ def _same(keys, k, others, j):  # type: ignore[no-untyped-def]
     return same
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def partition(keys, partitions, out):  # type: ignore[no-untyped-def]
     """Write the partition of each key to ``out``."""
     for k in range(out.size):
         out[k] = np.int64((_hash(keys, k) >> np.uint64(20)) % np.uint64(partitions))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def chain(keys, usable, table, following):  # type: ignore[no-untyped-def]
     """Link the usable rows of each key in their order; ``table``, emptied, gets the first row of each."""
     last = np.empty(following.size, np.int64)
@@ -52,7 +52,7 @@ def chain(keys, usable, table, following):  # type: ignore[no-untyped-def]
             last[first] = k
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pairs(keys, left, table, following, debtor_keys, epoch, owing, position, out):  # type: ignore[no-untyped-def]
     """Write (row, debtor) for every row with the key of a debtor that had left memory before it came.
 

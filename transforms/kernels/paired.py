@@ -6,9 +6,9 @@ the group would have been purged. Only a tuple that is the first of its value as
 """
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.finishing import borrowed_out, punctuate
 from slackwater.transforms.kernels.inodes import (
     DISCARDED,
@@ -41,7 +41,7 @@ from slackwater.transforms.kernels.windows import borrowed_windows, keep_slot, p
 
 
 # fmt: off
-@njit(cache=True, nogil=True)
+@kernel
 def step(  # type: ignore[no-untyped-def]
     windows, plan, values, released, punctuations, start, end, first, now, search, scratch, out_rows, out_probe,
     join_size, cross_size, wrong, out,

@@ -11,8 +11,8 @@ than every number, as in key equalities.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.opcodes import (
     ABS_F,
     ABS_I,
@@ -49,7 +49,7 @@ from slackwater.transforms.opcodes import (
 BLOCK = 256
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def run(program, first, last, records, first_cell, rows, n, ints, null):  # type: ignore[no-untyped-def]
     """Run instructions ``first`` to ``last`` on ``n`` candidates; the verdict is left in register 0.
 
@@ -83,7 +83,7 @@ def run(program, first, last, records, first_cell, rows, n, ints, null):  # type
             _logic_op(op, t, a, b, n, ints, null)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _int_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
     if op == NEG_I or op == ABS_I:
         for k in range(n):
@@ -139,7 +139,7 @@ def _int_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
             ints[t, k] = ints[a, k] != ints[b, k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _float_op(op, t, a, b, n, ints, floats, null):  # type: ignore[no-untyped-def]
     if op == NEG_F or op == ABS_F or op == SQRT_F:
         for k in range(n):
@@ -211,7 +211,7 @@ def _float_op(op, t, a, b, n, ints, floats, null):  # type: ignore[no-untyped-de
             ints[t, k] = (x != y) & ((x == x) | (y == y))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _logic_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
     """AND, OR and NOT after Kleene: a null operand decides nothing that the other one does not."""
     for k in range(n):
@@ -242,7 +242,7 @@ def cells_read(program: Any, which: int) -> set[int]:
     return set(program[(program[:, 0] == LOAD) & (program[:, 2] == which), 3].tolist())
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def select(program, records, rows, ints, null, out):  # type: ignore[no-untyped-def]
     """Write to ``out`` whether each aligned candidate passes the whole program; cells start in column 1."""
     block = ints.shape[1]

@@ -9,10 +9,10 @@ predicates, the partners are one group, as it stands.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels import predicate
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.predicate import BLOCK
 from slackwater.transforms.kernels.slots import (
     COUNT,
@@ -50,13 +50,13 @@ class ProbePlan(NamedTuple):
     """Column of a slot at which its cells start."""
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def borrowed_plan(plan):  # type: ignore[no-untyped-def]
     inputs, steps, indexes, program, first_cell = plan
     return ProbePlan(borrowed(inputs), borrowed(steps), borrowed(indexes), borrowed(program), first_cell)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def passing(slots, program, first_cell, first, last, which, d, n, search, scratch):  # type: ignore[no-untyped-def]
     """Move those of the ``n`` candidates of step ``d`` that pass the instructions to the front; count them."""
     rows = scratch[0]
@@ -75,7 +75,7 @@ def passing(slots, program, first_cell, first, last, which, d, n, search, scratc
     return kept
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def lookup_group(slots, groups, table, steps, indexes, first_cell, i, d, search):  # type: ignore[no-untyped-def]
     """Return the group to join at step ``d`` given the slots already bound, or NONE."""
     j = steps[i, d, STEP_INPUT]
@@ -91,7 +91,7 @@ def lookup_group(slots, groups, table, steps, indexes, first_cell, i, d, search)
     return find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_keys)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _product(slots, groups, table, steps, indexes, first_cell, i, d, search):  # type: ignore[no-untyped-def]
     """Return how many ways the steps from ``d`` on can be bound, by the sizes of their groups alone."""
     ways = 1
@@ -104,7 +104,7 @@ def _product(slots, groups, table, steps, indexes, first_cell, i, d, search):  #
 
 
 # fmt: off
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _enumerate(  # type: ignore[no-untyped-def]
     slots, groups, table, steps, indexes, program, first_cell, i, multiply_from, k, search, scratch,
     out_rows, out_probe, n_out,
@@ -166,7 +166,7 @@ def _enumerate(  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _pair(slots, groups, steps, i, g, k, search, out_rows, out_probe, n_out):  # type: ignore[no-untyped-def]
     """Join the bound tuple of input ``i`` of two with all of group ``g``; as ``probe``."""
     found = groups[g, COUNT]
@@ -184,7 +184,7 @@ def _pair(slots, groups, steps, i, g, k, search, out_rows, out_probe, n_out):  #
 
 
 # fmt: off
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def probe(  # type: ignore[no-untyped-def]
     slots, groups, table, inputs, steps, indexes, program, first_cell, i, slot, k, search, scratch,
     out_rows, out_probe, n_out,
@@ -203,7 +203,7 @@ def probe(  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def first_group(slots, groups, table, inputs, steps, indexes, first_cell, i, slot, search):  # type: ignore[no-untyped-def]
     """Bind a placed tuple; return the group that its first step joins it with, or NONE."""
     for j in range(inputs.shape[0]):
@@ -212,7 +212,7 @@ def first_group(slots, groups, table, inputs, steps, indexes, first_cell, i, slo
 
 
 # fmt: off
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def probe_group(  # type: ignore[no-untyped-def]
     slots, groups, table, inputs, steps, indexes, program, first_cell, i, g, k, search, scratch, out_rows,
     out_probe, n_out,
@@ -233,7 +233,7 @@ def probe_group(  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def qualify(slots, program, first_cell, first, stop, i, slot, search, scratch):  # type: ignore[no-untyped-def]
     """Return whether the tuple passes the predicates that speak of its input alone."""
     search[0, CANDIDATES] = slot

@@ -15,9 +15,9 @@ time has passed. *Ascending* and *descending*: a tuple ends everything below or 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.slots import HASH, NONE, take_out
 from slackwater.transforms.kernels.strings import mix
 
@@ -60,7 +60,7 @@ class Promises(NamedTuple):
     control: Any
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def ordered(word, is_float):  # type: ignore[no-untyped-def]
     """Return a word that compares as the value does: the bits of negative floats run backwards."""
     if is_float and word < 0:
@@ -68,7 +68,7 @@ def ordered(word, is_float):  # type: ignore[no-untyped-def]
     return word
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _find(entries, table, pattern, values, at, n):  # type: ignore[no-untyped-def]
     """Return the hash of ``n`` values of row ``at``, and the entry that has them or NONE."""
     h = np.uint64(pattern + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -89,7 +89,7 @@ def _find(entries, table, pattern, values, at, n):  # type: ignore[no-untyped-de
     return key, NONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_value(entries, table, control, pattern, values, at, n):  # type: ignore[no-untyped-def]
     """Put values in force; return whether they were not."""
     key, found = _find(entries, table, pattern, values, at, n)
@@ -114,7 +114,7 @@ def add_value(entries, table, control, pattern, values, at, n):  # type: ignore[
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_range(ranges, n_ranges, pattern, low, high):  # type: ignore[no-untyped-def]
     """Put a range in force; return whether part of it was not. Ends are ``ordered`` words."""
     n = n_ranges[pattern]
@@ -146,7 +146,7 @@ def add_range(ranges, n_ranges, pattern, low, high):  # type: ignore[no-untyped-
     return True
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def in_range(own, n, word):  # type: ignore[no-untyped-def]
     low = 0
     high = n
@@ -159,7 +159,7 @@ def in_range(own, n, word):  # type: ignore[no-untyped-def]
     return low < n and own[low, 0] <= word
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _is_last(last, pattern, values, n):  # type: ignore[no-untyped-def]
     for c in range(n):
         if last[pattern, LAST_VALUES + c] != values[0, c]:
@@ -167,7 +167,7 @@ def _is_last(last, pattern, values, n):  # type: ignore[no-untyped-def]
     return last[pattern, SEEN] != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply_pending(state, patterns, out_pattern, out_low, out_high, n_out):  # type: ignore[no-untyped-def]
     """Put what is pending in force; write what is new to the outputs from ``n_out`` on, return where they end."""
     entries, table, control = borrowed(state.entries), borrowed(state.table), borrowed(state.control)
@@ -198,7 +198,7 @@ def apply_pending(state, patterns, out_pattern, out_low, out_high, n_out):  # ty
     return n_out
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _read(patterns, pattern, cells, nulls, k, key):  # type: ignore[no-untyped-def]
     """Copy what row k has in the columns of a pattern to ``key``; return whether nothing is null."""
     for c in range(patterns[pattern, CELLS]):
@@ -209,7 +209,7 @@ def _read(patterns, pattern, cells, nulls, k, key):  # type: ignore[no-untyped-d
     return True
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _await(pending, control, pattern, low, high):  # type: ignore[no-untyped-def]
     at = control[PENDING]
     pending[at, 0] = pattern
@@ -218,7 +218,7 @@ def _await(pending, control, pattern, low, high):  # type: ignore[no-untyped-def
     control[PENDING] = at + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _conclude(entries, table, pending, last, control, patterns, late, key, pattern):  # type: ignore[no-untyped-def]
     """Note what a joining tuple with the values ``key`` says of later ones; return whether it is in force."""
     derived, n = patterns[pattern, DERIVED], patterns[pattern, CELLS]
@@ -251,7 +251,7 @@ def _conclude(entries, table, pending, last, control, patterns, late, key, patte
     return False
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _contradicts(entries, table, ranges, n_ranges, control, patterns, i, cells, nulls, k, key):  # type: ignore[no-untyped-def]
     for pattern in range(patterns.shape[0]):
         if patterns[pattern, INPUT] != i or patterns[pattern, DERIVED] == ELSEWHERE:
@@ -267,7 +267,7 @@ def _contradicts(entries, table, ranges, n_ranges, control, patterns, i, cells, 
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def judge(  # type: ignore[no-untyped-def]
     state, patterns, inputs, ts, late, cells, nulls, given, marks, verdict, key, out_at, out_ts, out_pattern,
     out_low, out_high,
@@ -327,7 +327,7 @@ def judge(  # type: ignore[no-untyped-def]
     return n_out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def in_force(state, pattern, values, out):  # type: ignore[no-untyped-def]
     """Say for each value of one column whether it is in force."""
     entries, table = borrowed(state.entries), borrowed(state.table)
@@ -335,7 +335,7 @@ def in_force(state, pattern, values, out):  # type: ignore[no-untyped-def]
         out[k] = _find(entries, table, pattern, values, k, 1)[1] != NONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rebuild(entries, table, control):  # type: ignore[no-untyped-def]
     """Fill the emptied table from the ring of entries."""
     mask = table.size - 1

@@ -13,9 +13,9 @@ The rules for n inputs, with proofs, are in ``plugins.join.punctuated_logic``.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.finishing import borrowed_out, covering, finish, punctuate
 from slackwater.transforms.kernels.heap import pop
 from slackwater.transforms.kernels.inodes import (
@@ -93,7 +93,7 @@ class Given(NamedTuple):
 NEVER = 1 << 62
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _leave(slots, groups, table, control, icontrol, signature, n_indexes, j, slot):  # type: ignore[no-untyped-def]
     """Free a slot that is in no time list any more.
 
@@ -112,7 +112,7 @@ def _leave(slots, groups, table, control, icontrol, signature, n_indexes, j, slo
     return v
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol, signature, now):  # type: ignore[no-untyped-def]
     """Drop every tuple with ``ts < now - W``, and what is dead at the heads of the time lists.
 
@@ -141,7 +141,7 @@ def _expire(slots, groups, table, late_due, late_slot, control, inputs, icontrol
     return v
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _inode(values, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
     """Return the I-Node of tuple ``k``, or NONE; its values are left in ``search``."""
     if read_key(values.signature, i, cells, nulls, k, search):
@@ -149,7 +149,7 @@ def _inode(values, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
     return inode_with(values, hash_values(search, values.signature[0, KEYS]), search)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _fate(values, ranged, i, cells, nulls, k, search):  # type: ignore[no-untyped-def]
     """Return what punctuations make of a tuple: JOINS, DISCARDED or DROPPED."""
     v = _inode(values, i, cells, nulls, k, search)
@@ -163,7 +163,7 @@ def _fate(values, ranged, i, cells, nulls, k, search):  # type: ignore[no-untype
     return fate_of(values, i, v, mask)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def pass_to(w, plan, values, at, now, search, out):  # type: ignore[no-untyped-def]
     """Let the time of the join pass to ``now``, and finish what that finishes; return whether there was any."""
     finished = False
@@ -178,7 +178,7 @@ def pass_to(w, plan, values, at, now, search, out):  # type: ignore[no-untyped-d
         finished = True
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _is_ranged(values):  # type: ignore[no-untyped-def]
     """Return whether some input has punctuated a range."""
     ranged = False
@@ -188,7 +188,7 @@ def _is_ranged(values):  # type: ignore[no-untyped-def]
 
 
 # fmt: off
-@njit(cache=True, nogil=True)
+@kernel
 def step(  # type: ignore[no-untyped-def]
     windows, plan, values, released, punctuations, start, end, first, now, search, scratch, out_rows, out_probe,
     join_size, cross_size, wrong, out,
@@ -294,7 +294,7 @@ def step(  # type: ignore[no-untyped-def]
     return end, p, n_out, now
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def close_rings(w, plan, values, now, search, out):  # type: ignore[no-untyped-def]
     """Let groups point to their I-Nodes again after windows were filled anew; finish what has lost its last."""
     v = values.icontrol[0, OLDEST]

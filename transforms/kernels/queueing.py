@@ -7,8 +7,7 @@ into as many parts as a row costs, and a tick of the clock pays for ``pace`` of 
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.score_heap import CODE, SLOT, add, before, fill, remove
 
 NONE = -1
@@ -27,7 +26,7 @@ class Queue(NamedTuple):
     state: Any
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _unlink(q, slot):  # type: ignore[no-untyped-def]
     ahead, behind = q.slots[slot, AHEAD], q.slots[slot, BEHIND]
     if ahead == NONE:
@@ -42,7 +41,7 @@ def _unlink(q, slot):  # type: ignore[no-untyped-def]
     q.state[FREE] = slot
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _enqueue(q, code, ts, came, rank):  # type: ignore[no-untyped-def]
     """Add a row at the end."""
     slot = q.state[FREE]
@@ -67,7 +66,7 @@ def _enqueue(q, code, ts, came, rank):  # type: ignore[no-untyped-def]
     q.state[PEAK] = max(q.state[PEAK], q.heaps.size[0])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance(q, ticks, pace, cost, out_code, out_wait, n_out):  # type: ignore[no-untyped-def]
     """Serve the rows whose turn comes within ``ticks``, or all if negative; return how many have been served."""
     waiting = q.heaps.size[0]
@@ -88,7 +87,7 @@ def advance(q, ticks, pace, cost, out_code, out_wait, n_out):  # type: ignore[no
     return n_out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def serve(q, capacity, pace, cost, codes, ts, clock, ranks, known, out_code, out_wait, gone):  # type: ignore[no-untyped-def]
     """Take arrivals one after the other; return how many rows have been served and how many shed.
 
@@ -139,14 +138,14 @@ def serve(q, capacity, pace, cost, codes, ts, clock, ranks, known, out_code, out
     return n_out, n_gone
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def restore(q, codes, ts, came, ranks):  # type: ignore[no-untyped-def]
     """Let rows wait in this order. The queue is empty and has room for them."""
     for k in range(codes.size):
         _enqueue(q, codes[k], ts[k], came[k], ranks[k])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def waiting(q, out):  # type: ignore[no-untyped-def]
     """Write the slots of the rows that wait, in their order."""
     slot = q.state[FIRST]
@@ -157,7 +156,7 @@ def waiting(q, out):  # type: ignore[no-untyped-def]
         slot = q.slots[slot, BEHIND]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def renew(q, held, ranks):  # type: ignore[no-untyped-def]
     """Give the rows in the slots ``held``, which are all that wait, new ranks."""
     q.heaps.size[0] = 0

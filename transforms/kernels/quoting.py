@@ -1,13 +1,14 @@
 """Text as JSON strings, a whole column of UTF-8 bytes in one pass."""
 
 import numpy as np
-from numba import njit
+
+from slackwater.transforms.kernels.compiler import kernel
 
 _QUOTE, _BACKSLASH, _SPACE = 34, 92, 32
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def quoted_size(offsets, data):  # type: ignore[no-untyped-def]
     """Return how many bytes the quoted strings take together."""
     size = 2 * (offsets.size - 1)
@@ -17,7 +18,7 @@ def quoted_size(offsets, data):  # type: ignore[no-untyped-def]
     return size
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def quote(offsets, data, ends, out):  # type: ignore[no-untyped-def]
     """Write each string, quoted and escaped, to ``out`` and its end to ``ends``; bytes above 127 stay."""
     to = 0

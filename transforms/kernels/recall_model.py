@@ -7,7 +7,8 @@ delays in ((d - 1) g, d g]. Times may be in any unit, the same for windows, g an
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from slackwater.transforms.kernels.compiler import kernel
 
 
 class DelayModel(NamedTuple):
@@ -31,7 +32,7 @@ class DelayModel(NamedTuple):
     """b, the length of a basic window."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rank(bins, start, stop, value):  # type: ignore[no-untyped-def]
     """How many of ``bins[start:stop]`` are at most ``value``."""
     low, high = start, stop
@@ -44,7 +45,7 @@ def _rank(bins, start, stop, value):  # type: ignore[no-untyped-def]
     return low - start
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def completeness(model, i, slack):  # type: ignore[no-untyped-def]
     """Return the share of input i's tuples that are in order, and of its window that is full (Eqs. 2 and 3).
 
@@ -75,7 +76,7 @@ def completeness(model, i, slack):  # type: ignore[no-untyped-def]
     return model.below[base + in_order] / tuples, (float(window) * present - missing) / full
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cross_recall(model, slack):  # type: ignore[no-untyped-def]
     """Return the recall of the cross join within one interval under a slack (Eq. 5 with equal selectivities).
 
@@ -98,7 +99,7 @@ def cross_recall(model, slack):  # type: ignore[no-untyped-def]
     return produced / true
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def smallest_slack(model, changes, ratios, last, required):  # type: ignore[no-untyped-def]
     """Return the smallest slack in steps of g with enough expected recall, and that recall (Alg. 3).
 

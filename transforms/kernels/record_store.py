@@ -13,7 +13,8 @@ any sum when, or how often, it is done. All arrays are owned by the caller; a ke
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from slackwater.transforms.kernels.compiler import kernel
 
 PLACES = 128
 NONE = -1
@@ -51,7 +52,7 @@ N_NODES, FREE_NODE, FREE_RECORD, N_RECORDS, MOST_RECORDS, N_WAITING, LAST_STAMP,
 ADD, MIN, MAX = range(3)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def find_node(inode, n, number):  # type: ignore[no-untyped-def]
     """Return the position of p-node ``number`` in the i-node, or ``-1 - position`` where it would have to be."""
     if n > 0:
@@ -71,7 +72,7 @@ def find_node(inode, n, number):  # type: ignore[no-untyped-def]
     return -1 - low
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def place(state, pane, group, whole, real, k):  # type: ignore[no-untyped-def]
     """Append row ``k`` to the place of its pane; return False, with nothing done, if there is no free p-node.
 
@@ -119,7 +120,7 @@ def place(state, pane, group, whole, real, k):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def merge(ops, floating, records, reals, into, from_records, from_reals, record):  # type: ignore[no-untyped-def]
     """Merge the words of a record into another, of which those from ``floating`` on are floats.
 
@@ -144,7 +145,7 @@ def merge(ops, floating, records, reals, into, from_records, from_reals, record)
             reals[into, c] = number
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def fold(state, node, p, ops, floating):  # type: ignore[no-untyped-def]
     """Merge the records of a place so that each group has one, the groups in the order of their first rows."""
     control = state.control
@@ -179,7 +180,7 @@ def fold(state, node, p, ops, floating):  # type: ignore[no-untyped-def]
     state.nodes[node, p, LAST] = kept
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def clear_place(state, node, p):  # type: ignore[no-untyped-def]
     """Free the records of a place."""
     control = state.control
@@ -199,7 +200,7 @@ def clear_place(state, node, p):  # type: ignore[no-untyped-def]
     state.nodes[node, p, LAST] = NONE
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def drop_before(state, pane):  # type: ignore[no-untyped-def]
     """Forget all places before ``pane``; a p-node goes as a whole once its last place has gone."""
     control = state.control
@@ -224,7 +225,7 @@ def drop_before(state, pane):  # type: ignore[no-untyped-def]
         control[N_NODES] -= gone
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fold_all(state, ops, floating):  # type: ignore[no-untyped-def]
     """Fold every place: what makes room before the store grows."""
     for at in range(state.control[N_NODES]):
@@ -232,7 +233,7 @@ def fold_all(state, ops, floating):  # type: ignore[no-untyped-def]
             fold(state, state.inode[at, NODE], p, ops, floating)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def listed(state, out_pane, out_waiting, out_record):  # type: ignore[no-untyped-def]
     """List the records in order of time and, within a place, of the ring; return how many there are.
 
@@ -257,7 +258,7 @@ def listed(state, out_pane, out_waiting, out_record):  # type: ignore[no-untyped
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def restore(state, pane, waiting, group, whole, real):  # type: ignore[no-untyped-def]
     """Fill an empty store, which has room for them, with records as ``listed`` gave them."""
     total = 0

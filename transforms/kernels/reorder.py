@@ -7,9 +7,9 @@ All arrays are owned by the caller, large enough for the whole chunk; a kernel n
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.heap import pop, push
 
 MAX_INPUTS = 8
@@ -41,7 +41,7 @@ FIRST, IN_RING, IN_HEAP, RELEASED = range(4)
 T_SYNC, ON_T, IN_SYNC = range(3)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def track(inputs, ts, known, progress, past, future, jumped, verdict, out_progress, out_frontier):  # type: ignore[no-untyped-def]
     """Judge each arrival and follow the progress of its input.
 
@@ -79,7 +79,7 @@ def track(inputs, ts, known, progress, past, future, jumped, verdict, out_progre
         out_frontier[k] = frontier
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take_oldest(ring_ts, ring_code, heap_ts, heap_code, slack, sync_ts, sync_code, n_sync):  # type: ignore[no-untyped-def]
     """Take the oldest row out of all buffers; return its time and code, and what the Synchronizer has left."""
     mask = ring_ts.shape[1] - 1
@@ -113,7 +113,7 @@ def _take_oldest(ring_ts, ring_code, heap_ts, heap_code, slack, sync_ts, sync_co
     return ts, code, n_sync
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def give_up(state, out_code, out_ts, out_late):  # type: ignore[no-untyped-def]
     """Let the oldest rows go, as many as there is room for in the arrays; T_sync follows them."""
     clock = state.clock
@@ -130,7 +130,7 @@ def give_up(state, out_code, out_ts, out_late):  # type: ignore[no-untyped-def]
         clock[ON_T] = max(clock[ON_T], ts)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def release(  # type: ignore[no-untyped-def]
     inputs, ts, codes, bounds, follows, capacity, first_arrival, state, out_code, out_ts, out_late, out_at
 ):

@@ -1,10 +1,11 @@
 """Finding rows by their number in a store that is sorted by it, and what is kept beside them."""
 
 import numpy as np
-from numba import njit
+
+from slackwater.transforms.kernels.compiler import kernel
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _place(stored, seq):  # type: ignore[no-untyped-def]
     """Return the position of ``seq`` in the ascending array ``stored``, which holds it.
 
@@ -26,14 +27,14 @@ def _place(stored, seq):  # type: ignore[no-untyped-def]
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def locate(stored, seqs, out):  # type: ignore[no-untyped-def]
     """Write the position of each of ``seqs`` in the ascending array ``stored``, which holds them all."""
     for k in range(seqs.size):
         out[k] = _place(stored, seqs[k])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def report(stored, reported, copy, inputs, which, seqs, out):  # type: ignore[no-untyped-def]
     """Mark those of ``seqs`` that are of input ``which`` as reported; write where those stand that were neither
     reported nor copies, and return how many they are."""
@@ -49,7 +50,7 @@ def report(stored, reported, copy, inputs, which, seqs, out):  # type: ignore[no
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scatter(codes, which, stored, cells, nulls, delay, out_cells, out_nulls, out_delay):  # type: ignore[no-untyped-def]
     """For the released rows of input ``which``, copy what the store keeps beside them to their places."""
     end = stored.size - 1
@@ -67,7 +68,7 @@ def scatter(codes, which, stored, cells, nulls, delay, out_cells, out_nulls, out
         out_delay[k] = delay[at]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread(at, cells, nulls, out_cells, out_nulls):  # type: ignore[no-untyped-def]
     """Write the cells and null masks of some rows to their places among all."""
     for k in range(at.size):
@@ -76,7 +77,7 @@ def spread(at, cells, nulls, out_cells, out_nulls):  # type: ignore[no-untyped-d
             out_cells[at[k], c] = cells[k, c]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def remaining(ts, inputs, windows, now, out):  # type: ignore[no-untyped-def]
     """Write how long the windows of their inputs still hold rows: less than 0 where they do not."""
     for k in range(ts.size):

@@ -1,12 +1,12 @@
 """Drawing one of every so many in a row, by hashes: neither chunks nor restarts change the draw."""
 
 import numpy as np
-from numba import njit
 
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.strings import mix
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _drawn_of(level, group):  # type: ignore[no-untyped-def]
     """Return which number is drawn of a group of ``2 ** level``; of those drawn, half are at the next level."""
     drawn = group
@@ -16,7 +16,7 @@ def _drawn_of(level, group):  # type: ignore[no-untyped-def]
     return drawn
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw(level, first, n, out):  # type: ignore[no-untyped-def]
     """Draw one of every ``2 ** level`` numbers; write those of the ``n`` from ``first`` on, less ``first``.
 
@@ -31,7 +31,7 @@ def draw(level, first, n, out):  # type: ignore[no-untyped-def]
     return size
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_drawn(level, numbers, out):  # type: ignore[no-untyped-def]
     """Say of each number whether it is drawn of its group."""
     for k in range(numbers.size):

@@ -9,9 +9,9 @@ punctuation of it finds all tuples it speaks of processed.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.entries import (
     COUNT,
     DRAWN,
@@ -69,7 +69,7 @@ class Queues(NamedTuple):
     turn: Any
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_queues(inputs, one_input, at, sides, one, many):  # type: ignore[no-untyped-def]
     """Put a step's items into their queues; return how many are in each. Punctuations of no side are left out."""
     n_one, n_many, p = 0, 0, 0
@@ -92,7 +92,7 @@ def fill_queues(inputs, one_input, at, sides, one, many):  # type: ignore[no-unt
     return n_one, n_many
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _goes_on(queues, plan, cells, nulls):  # type: ignore[no-untyped-def]
     """Return whether the next tuple of the many side has the key of the last one, which met its partner."""
     turn = queues.turn
@@ -109,7 +109,7 @@ def _goes_on(queues, plan, cells, nulls):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _choose(queues, plan, control, cells, nulls):  # type: ignore[no-untyped-def]
     """Stream scheduling: return the side to take from, or EMPTY."""
     turn = queues.turn
@@ -127,7 +127,7 @@ def _choose(queues, plan, control, cells, nulls):  # type: ignore[no-untyped-def
     return 1 - turn[SIDE]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _urgent(state, plan, released, item, key):  # type: ignore[no-untyped-def]
     """Tuple scheduling: return whether the item completes a value that the many side has punctuated."""
     if item < 0 or not read_key(plan.keys, ONE, released[4], released[5], item, key):
@@ -136,7 +136,7 @@ def _urgent(state, plan, released, item, key):  # type: ignore[no-untyped-def]
     return e != NONE and state.entries[e, FLAGS] & MANY_OVER != 0 and state.entries[e, COUNT] > 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def run(state, plan, released, punctuations, queues, key, scratch, out):  # type: ignore[no-untyped-def]
     """Process a step until it is done, or a table is full; then it can be called again to go on."""
     inputs, seq, ts, late, cells, nulls = released

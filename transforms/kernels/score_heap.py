@@ -8,7 +8,8 @@ through a heap that is larger than the cache touches few lines of memory.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from slackwater.transforms.kernels.compiler import kernel
 
 CHILDREN = 4
 # Columns of an entry.
@@ -33,7 +34,7 @@ def ranks(scores: Any) -> Any:
     return _ranks(np.ascontiguousarray(scores, np.float64))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ranks(scores):  # type: ignore[no-untyped-def]
     out = (scores + 0.0).view(np.int64)
     for k in range(out.size):
@@ -46,7 +47,7 @@ def scores(ranks: Any) -> Any:
     return (ranks ^ ((ranks >> 63) & np.iinfo(np.int64).max)).view(np.float64)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def before(rank, ts, code, other):  # type: ignore[no-untyped-def]
     """Return whether an entry is to leave before another, a record."""
     if rank != other[RANK]:
@@ -56,14 +57,14 @@ def before(rank, ts, code, other):  # type: ignore[no-untyped-def]
     return code < other[CODE]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _move(heaps, h, source, target):  # type: ignore[no-untyped-def]
     for c in range(COLUMNS):
         heaps.entries[h, target, c] = heaps.entries[h, source, c]
     heaps.place[heaps.entries[h, target, SLOT]] = target
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _put(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     entry = heaps.entries[h, at]
     entry[RANK] = rank
@@ -73,7 +74,7 @@ def _put(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     heaps.place[slot] = at
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _rise(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Put an entry at ``at`` or above it."""
     while at > 0:
@@ -85,7 +86,7 @@ def _rise(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     _put(heaps, h, at, rank, ts, code, slot)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _sink(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Put an entry at ``at`` or below it."""
     n = heaps.size[h]
@@ -111,7 +112,7 @@ def _sink(heaps, h, at, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     _put(heaps, h, at, rank, ts, code, slot)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def add(heaps, h, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Add an entry."""
     at = heaps.size[h]
@@ -119,13 +120,13 @@ def add(heaps, h, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     _rise(heaps, h, at, rank, ts, code, slot)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def replace(heaps, h, rank, ts, code, slot):  # type: ignore[no-untyped-def]
     """Put an entry in place of the first."""
     _sink(heaps, h, 0, rank, ts, code, slot)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def remove(heaps, h, at):  # type: ignore[no-untyped-def]
     """Take out the entry at ``at``."""
     heaps.size[h] -= 1
@@ -140,7 +141,7 @@ def remove(heaps, h, at):  # type: ignore[no-untyped-def]
         _sink(heaps, h, at, rank, ts, code, slot)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill(heaps, rank, held, slots, ts_column, seq_column, owner_column):  # type: ignore[no-untyped-def]
     """Make heaps of the slots ``held`` with these ranks; they were empty."""
     shared = heaps.size.size == 1

@@ -9,9 +9,9 @@ until it is due or these are swept.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.heap import pop, push
 from slackwater.transforms.kernels.probing import INDEXES, NO_ROWS, OWN_FROM, OWN_TO, ROWS, WINDOW, probe, qualify
 from slackwater.transforms.kernels.score_heap import (
@@ -80,7 +80,7 @@ class Shed(NamedTuple):
     """What was evicted, a ``Gone``."""
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _unlist(slots, control, previous, slot):  # type: ignore[no-untyped-def]
     """Take a slot out of its time list."""
     owner = slots[slot, OWNER]
@@ -95,7 +95,7 @@ def _unlist(slots, control, previous, slot):  # type: ignore[no-untyped-def]
         previous[behind] = ahead
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _drop(slots, groups, table, control, inputs, previous, dead, slot):  # type: ignore[no-untyped-def]
     """Drop a tuple that is in no heap any more from the windows."""
     owner = slots[slot, OWNER]
@@ -108,7 +108,7 @@ def _drop(slots, groups, table, control, inputs, previous, dead, slot):  # type:
         drop_slot(slots, groups, table, control, inputs[owner, INDEXES], slot)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _note(gone, code, k):  # type: ignore[no-untyped-def]
     n = gone.size[0]
     gone.input[n] = code & 7
@@ -117,7 +117,7 @@ def _note(gone, code, k):  # type: ignore[no-untyped-def]
     gone.size[0] = n + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shrink(w, inputs, shed, k, at):  # type: ignore[no-untyped-def]
     """Evict the tuples with the lowest scores until no heap has more than ``limit[k]``, and say that ``at`` was
     the last tuple to see them."""
@@ -129,7 +129,7 @@ def shrink(w, inputs, shed, k, at):  # type: ignore[no-untyped-def]
             _drop(w.slots, w.groups, w.table, w.control, inputs, shed.previous, shed.dead, slot)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sweep(w, shed):  # type: ignore[no-untyped-def]
     """Free the evicted ones in the heap of late tuples, by building it anew."""
     n = w.control[-1, LATE]
@@ -146,7 +146,7 @@ def _sweep(w, shed):  # type: ignore[no-untyped-def]
     shed.dead[0] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _expire_late(w, inputs, shed, now):  # type: ignore[no-untyped-def]
     """Drop every late tuple with ``ts < now - W``, and the dead ones once they are many."""
     shared = shed.heaps.size.size == 1
@@ -165,7 +165,7 @@ def _expire_late(w, inputs, shed, now):  # type: ignore[no-untyped-def]
         _sweep(w, shed)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _age(w, inputs, shed, h, i):  # type: ignore[no-untyped-def]
     """Count a tuple into an input's window of rows, and drop those that it pushes out: evicted ones age too."""
     oldest = shed.arrived[i] - inputs[i, ROWS]
@@ -177,7 +177,7 @@ def _age(w, inputs, shed, h, i):  # type: ignore[no-untyped-def]
         slot = w.control[i, FIRST]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _held(control):  # type: ignore[no-untyped-def]
     n = 0
     for j in range(control.shape[0] - 1):
@@ -185,7 +185,7 @@ def _held(control):  # type: ignore[no-untyped-def]
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def link_back(slots, late_slot, control, previous):  # type: ignore[no-untyped-def]
     """Write the way back of every time list."""
     for j in range(control.shape[0] - 1):
@@ -200,7 +200,7 @@ def link_back(slots, late_slot, control, previous):  # type: ignore[no-untyped-d
 
 
 # fmt: off
-@njit(cache=True, nogil=True)
+@kernel
 def step(  # type: ignore[no-untyped-def]
     w, plan, shed, released, start, end, now, search, scratch, out_rows, out_probe, join_size, cross_size,
 ):

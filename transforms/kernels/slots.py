@@ -5,8 +5,8 @@ through HEAD.
 """
 
 import numpy as np
-from numba import njit
 
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.strings import mix
 
 NONE = -1
@@ -25,7 +25,7 @@ FREE_SLOT, FREE_GROUP, LATE = range(3)
 KEYS, COLUMNS = range(2)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def hash_values(search, n_keys):  # type: ignore[no-untyped-def]
     """Hash the key values in the last record of ``search``."""
     h = np.uint64(0)
@@ -34,31 +34,31 @@ def hash_values(search, n_keys):  # type: ignore[no-untyped-def]
     return np.int64(h >> np.uint64(1))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def hash_in(tag, h):  # type: ignore[no-untyped-def]
     """Turn the hash of values into the one they have in an index, apart for every index, or back again."""
     return h ^ np.int64((np.uint64(tag + 1) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(1))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def hash_key(tag, search, n_keys):  # type: ignore[no-untyped-def]
     """Hash the key values in the last record of ``search`` for an index."""
     return hash_in(tag, hash_values(search, n_keys))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def mark_of(groups, g):  # type: ignore[no-untyped-def]
     """Return the number that a group is marked with, or NONE."""
     return (groups[g, TAG] >> 8) - 1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def mark_group(groups, g, mark):  # type: ignore[no-untyped-def]
     """Mark a group with a number, or with NONE."""
     groups[g, TAG] = (groups[g, TAG] & 0xFF) | ((mark + 1) << 8)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_keys):  # type: ignore[no-untyped-def]
     """Return the group of input ``j``'s index ``x`` with these key values, or NONE."""
     mask = table.size - 1
@@ -80,7 +80,7 @@ def find_group(slots, groups, table, indexes, first_cell, j, x, h, search, n_key
         at = (at + 1) & mask
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def take_out(records, table, g):  # type: ignore[no-untyped-def]
     """Take a record out of the table, closing the gap in its probe sequence."""
     mask = table.size - 1
@@ -100,7 +100,7 @@ def take_out(records, table, g):  # type: ignore[no-untyped-def]
     table[hole] = NONE
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
     """Take an empty group out of the table and free it."""
     take_out(groups, table, g)
@@ -108,7 +108,7 @@ def forget_group(groups, table, control, g):  # type: ignore[no-untyped-def]
     control[-1, FREE_GROUP] = g
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def unlink_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[no-untyped-def]
     """Take a slot out of its indexes; it is not free yet."""
     for x in range(n_indexes):
@@ -132,21 +132,21 @@ def unlink_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore
     control[slots[slot, OWNER], LIVE] -= 1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def free_slot(slots, control, slot):  # type: ignore[no-untyped-def]
     """Put a slot that nothing refers to before the free chain."""
     slots[slot, AFTER] = control[-1, FREE_SLOT]
     control[-1, FREE_SLOT] = slot
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def drop_slot(slots, groups, table, control, n_indexes, slot):  # type: ignore[no-untyped-def]
     """Take a slot out of its indexes and free it; its time list or late heap is the caller's business."""
     unlink_slot(slots, groups, table, control, n_indexes, slot)
     free_slot(slots, control, slot)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def link_slot(slots, groups, table, control, tag, x, g, h, slot):  # type: ignore[no-untyped-def]
     """Append a slot to group ``g`` of index ``x``; if that is NONE, to a new one with this hash."""
     link = LINKS + 3 * x
@@ -172,7 +172,7 @@ def link_slot(slots, groups, table, control, tag, x, g, h, slot):  # type: ignor
     groups[g, COUNT] += 1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, slot, search):  # type: ignore[no-untyped-def]
     """Add a slot to the indexes of its input; a null key is in no index, it equals nothing."""
     i = slots[slot, OWNER]
@@ -193,7 +193,7 @@ def index_slot(slots, groups, table, control, indexes, n_indexes, first_cell, sl
         link_slot(slots, groups, table, control, tag, x, g, h, slot)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rebuild_table(groups, table):  # type: ignore[no-untyped-def]
     """Fill the emptied hash table from the groups that are in use."""
     mask = table.size - 1
@@ -205,7 +205,7 @@ def rebuild_table(groups, table):  # type: ignore[no-untyped-def]
             table[at] = g
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def list_slots(slots, late_slot, control, out):  # type: ignore[no-untyped-def]
     """Write every live slot: the inputs' time lists one after the other, then the late heap.
 
@@ -227,7 +227,7 @@ def list_slots(slots, late_slot, control, out):  # type: ignore[no-untyped-def]
     return in_order
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_slots(slots, at, first_cell, out_input, out_seq, out_ts, out_cells, out_nulls):  # type: ignore[no-untyped-def]
     """Write what some slots hold."""
     for k in range(at.size):

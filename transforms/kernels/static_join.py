@@ -1,10 +1,11 @@
 """The dynamic programs of OPTDP (SAJ 3.2)."""
 
 import numpy as np
-from numba import njit
+
+from slackwater.transforms.kernels.compiler import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def retain_overall(a, b, k):  # type: ignore[no-untyped-def]
     """Return how many tuples of each component to retain, ``k`` in all, for the most results.
 
@@ -35,7 +36,7 @@ def retain_overall(a, b, k):  # type: ignore[no-untyped-def]
     return retained
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def retain_of_each(a, b, ka, kb):  # type: ignore[no-untyped-def]
     """Return how many tuples of either side of each component to retain, ``ka`` and ``kb`` in all.
 

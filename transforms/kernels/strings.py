@@ -5,13 +5,14 @@ and stay valid until ``compact`` drops the entry.
 """
 
 import numpy as np
-from numba import njit
+
+from slackwater.transforms.kernels.compiler import kernel
 
 _FNV_OFFSET = np.uint64(14695981039346656037)
 _FNV_PRIME = np.uint64(1099511628211)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mix(x):  # type: ignore[no-untyped-def]
     """Spread a 64-bit value over all its bits (the finaliser of SplitMix64)."""
     x = np.uint64(x)
@@ -23,7 +24,7 @@ def mix(x):  # type: ignore[no-untyped-def]
     return x
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread(numbers):  # type: ignore[no-untyped-def]
     """Return unsigned numbers, each spread over all its bits."""
     out = np.empty(numbers.size, np.uint64)
@@ -32,7 +33,7 @@ def spread(numbers):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_bytes(data, first, last):  # type: ignore[no-untyped-def]
     """Hash ``data[first:last]`` eight bytes at a time."""
     h = _FNV_OFFSET ^ np.uint64(last - first)
@@ -49,21 +50,21 @@ def hash_bytes(data, first, last):  # type: ignore[no-untyped-def]
     return mix(h)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_strings(offsets, data, out):  # type: ignore[no-untyped-def]
     """Write a hash of each string to ``out``: the same for equal strings in every process."""
     for k in range(out.size):
         out[k] = np.int64(hash_bytes(data, offsets[k], offsets[k + 1]))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_ints(values, out):  # type: ignore[no-untyped-def]
     """Write a hash of each integer to ``out``."""
     for k in range(out.size):
         out[k] = np.int64(mix(np.uint64(values[k]) + np.uint64(0x9E3779B97F4A7C15)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def encode(offsets, data, valid, table, starts, hashes, codes, arena, n_entries, n_bytes, next_code, out):  # type: ignore[no-untyped-def]
     """Write the code of each valid string to ``out``, adding the new ones to the dictionary.
 
@@ -107,7 +108,7 @@ def encode(offsets, data, valid, table, starts, hashes, codes, arena, n_entries,
     return n_entries, n_bytes, next_code
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def compact(keep, starts, hashes, codes, arena, n_entries):  # type: ignore[no-untyped-def]
     """Move the entries marked in ``keep`` to the front; return the new counts of entries and bytes."""
     n = 0
@@ -128,7 +129,7 @@ def compact(keep, starts, hashes, codes, arena, n_entries):  # type: ignore[no-u
     return n, n_bytes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rehash(table, hashes, n_entries):  # type: ignore[no-untyped-def]
     """Fill the emptied ``table`` from ``hashes``."""
     mask = table.size - 1

@@ -6,8 +6,8 @@ finished at once, or when the last input has punctuated it; what is finished is 
 """
 
 import numpy as np
-from numba import njit
 
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.finishing import apply, conclude, covering, finish, inode_of, tell
 from slackwater.transforms.kernels.inodes import (
     BEHIND,
@@ -43,7 +43,7 @@ from slackwater.transforms.kernels.slots import (
 )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def subtract(ranges, others):  # type: ignore[no-untyped-def]
     """Return what of ``ranges`` is in none of ``others``; each list is ascending and disjoint."""
     out = np.empty((ranges.shape[0] + others.shape[0], 2), np.int64)
@@ -70,7 +70,7 @@ def subtract(ranges, others):  # type: ignore[no-untyped-def]
     return out[:n]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def intersect(ranges, others):  # type: ignore[no-untyped-def]
     """Return what is in both lists; each is ascending and disjoint."""
     out = np.empty((ranges.shape[0] + others.shape[0], 2), np.int64)
@@ -89,7 +89,7 @@ def intersect(ranges, others):  # type: ignore[no-untyped-def]
     return out[:n]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has_room(w, values, i, left, coming):  # type: ignore[no-untyped-def]
     """Return whether a range of input ``i`` fits: I-Nodes and ``left`` places for what it may prove finished.
 
@@ -101,7 +101,7 @@ def has_room(w, values, i, left, coming):  # type: ignore[no-untyped-def]
     return fits and left >= 2 * (held + inodes) + values.n_ranges[i] + values.n_ranges[-1] + 3 + coming
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_known(w, plan, values, search):  # type: ignore[no-untyped-def]
     """Return whether the value in the last record of ``search`` has an I-Node or a tuple that is held."""
     h = hash_values(search, 1)
@@ -117,7 +117,7 @@ def _is_known(w, plan, values, search):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _add_held(w, plan, values, j, slot, parts, out, n):  # type: ignore[no-untyped-def]
     """Add the value of a tuple of input ``j`` that is the first of its group and in ``parts``; count them."""
     x = values.signature[1 + j, INDEX]
@@ -131,7 +131,7 @@ def _add_held(w, plan, values, j, slot, parts, out, n):  # type: ignore[no-untyp
     return n + 1 if in_range(parts, parts.shape[0], out[n]) else n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _known(w, plan, values, parts, search):  # type: ignore[no-untyped-def]
     """Return the values of ``parts`` that have an I-Node or a tuple that is held, ascending.
 
@@ -168,7 +168,7 @@ def _known(w, plan, values, parts, search):  # type: ignore[no-untyped-def]
     return np.unique(out[:n])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def punctuate_range(w, plan, values, i, low, high, at, now, search, out):  # type: ignore[no-untyped-def]
     """Take a range of input ``i``, both ends inclusive: no later tuple of it has a value from there."""
     signature, ranges, n_ranges = values.signature, values.ranges, values.n_ranges

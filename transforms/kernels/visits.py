@@ -1,11 +1,10 @@
 """Tuples that look at what was evicted, and evicted ones in their turn, laid out in one order."""
 
-from numba import njit
-
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def _copy(source, k, late, out, at):  # type: ignore[no-untyped-def]
     inputs, seqs, ts, cells, nulls = source
     out_input, out_seq, out_ts, out_late, out_cells, out_nulls = out
@@ -18,7 +17,7 @@ def _copy(source, k, late, out, at):  # type: ignore[no-untyped-def]
         out_cells[at, c] = cells[k, c]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def line_up(released, looking, ghosts, after, out, place):  # type: ignore[no-untyped-def]
     """Write the tuples ``looking`` of ``released``, and every ghost behind the tuple that it comes ``after``.
 

@@ -14,9 +14,9 @@ line, and a kernel that passes a handful of arrays does not pay for counting ref
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slackwater.transforms.kernels.borrow import borrowed
+from slackwater.transforms.kernels.compiler import kernel
 from slackwater.transforms.kernels.heap import pop, push
 from slackwater.transforms.kernels.probing import (
     INDEXES,
@@ -63,7 +63,7 @@ class Windows(NamedTuple):
     """A record per input, then one with the heads of the free chains and the number of late slots."""
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def borrowed_windows(w):  # type: ignore[no-untyped-def]
     return Windows(
         borrowed(w.slots), borrowed(w.groups), borrowed(w.table), borrowed(w.late_due), borrowed(w.late_slot),
@@ -71,7 +71,7 @@ def borrowed_windows(w):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def expire(slots, groups, table, late_due, late_slot, control, inputs, now):  # type: ignore[no-untyped-def]
     """Drop every tuple with ``ts < now - W``."""
     for j in range(inputs.shape[0]):
@@ -89,7 +89,7 @@ def expire(slots, groups, table, late_due, late_slot, control, inputs, now):  # 
         drop_slot(slots, groups, table, control, inputs[slots[slot, OWNER], INDEXES], slot)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def place_slot(slots, control, first_cell, i, seq, ts, cells, nulls, k):  # type: ignore[no-untyped-def]
     """Write tuple ``k`` to a free slot; it is in no list and no index yet."""
     slot = control[-1, FREE_SLOT]
@@ -103,7 +103,7 @@ def place_slot(slots, control, first_cell, i, seq, ts, cells, nulls, k):  # type
     return slot
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(inline=True)
 def keep_slot(slots, late_due, late_slot, control, inputs, slot, late):  # type: ignore[no-untyped-def]
     """Put a placed tuple into its window."""
     i = slots[slot, OWNER]
@@ -120,7 +120,7 @@ def keep_slot(slots, late_due, late_slot, control, inputs, slot, late):  # type:
     control[i, LAST] = slot
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _drop_first(slots, groups, table, control, n_indexes, i):  # type: ignore[no-untyped-def]
     """Drop the oldest tuple of an input's time list."""
     slot = control[i, FIRST]
@@ -131,7 +131,7 @@ def _drop_first(slots, groups, table, control, n_indexes, i):  # type: ignore[no
 
 
 # fmt: off
-@njit(cache=True, nogil=True)
+@kernel
 def step(  # type: ignore[no-untyped-def]
     w, plan, released, start, end, now, search, scratch, out_rows, out_probe, join_size, cross_size, visiting,
 ):

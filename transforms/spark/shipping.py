@@ -22,8 +22,8 @@ from typing import Any, Final
 from slackwater.transforms.errors import SlackwaterError
 
 _PARTS: Final = ("pipelines", "plugins", "templates", "transforms")
-_SHIPPED: Final = (".py", ".yaml", ".typed", ".nbi", ".nbc")
-"""Endings of files to send: sources, templates, and kernels as they were compiled here."""
+_SHIPPED: Final = (".py", ".yaml", ".typed")
+"""Endings of files to send: sources and templates."""
 NEEDED: Final = ("jinja2", "numba", "numpy", "pandas", "pluggy", "pyarrow", "pydantic", "sqlglot", "yaml")
 """What a shard needs besides this package and PySpark."""
 
@@ -75,6 +75,8 @@ def archive() -> Path:
 
     Executors that join later fetch it too.
     """
+    from slackwater.transforms.kernels.compiler import SHIPPED, entries
+
     folder = Path(tempfile.mkdtemp(prefix="slackwater-ship-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = folder / "slackwater-shipped.zip"
@@ -85,6 +87,8 @@ def archive() -> Path:
             for path in sorted(Path(root).rglob("*")):
                 if path.suffix in _SHIPPED:
                     zipped.write(path, f"slackwater/{part}/{path.relative_to(root)}")
+        for name, path in entries():
+            zipped.write(path, f"slackwater/transforms/kernels/{SHIPPED.name}/{name}")
     return file
 
 
