@@ -11,6 +11,7 @@ BENCHES = {
     "disorder": "slack, recall and latency of disorder strategies against the best constant slack",
     "joins": "state, output and punctuations of join strategies in the experiments of their papers",
     "spark": "the join on Structured Streaming against Spark's own, and the bytes of its state",
+    "fuzz": "random joins of all Arrow types and file formats against DuckDB, none of which may differ silently",
     "shedding": "results kept within a memory, beside the offline optimum, and what shedding costs",
 }
 
