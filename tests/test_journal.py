@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -15,10 +16,9 @@ from journaling import FailedBundle, MemoryStore, Worker, part_of, rows_of
 
 from slackwater.plugins.clock import clock_at, now_nanos
 from slackwater.transforms import ipc
-from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.aggregating import bind_aggregate
 from slackwater.transforms.config import AggregateConfig, JoinConfig
-from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.errors import StateError
 from slackwater.transforms.given import rows_given
 from slackwater.transforms.intake import Chunk
 from slackwater.transforms.operators import open_operator
@@ -170,7 +170,8 @@ def test_what_cannot_be_given_again_is_written_as_a_base() -> None:
         opened.shard.push(part_of(arrivals(plan, 4), 50, 60))
         opened.log(None)
     assert not store.content.log
-    assert snapshots.loads(store.content.base)["accounting"]["received"].sum() == 60
+    with Worker(plan)._journal.open("shard", store) as opened:
+        assert opened.shard.accounting.received.sum() == 60
 
 
 def test_notes_are_kept_beside_the_shard() -> None:
@@ -215,9 +216,47 @@ def test_a_log_with_a_gap_is_refused() -> None:
     for start in range(0, 60, 20):
         worker.give(store, part_of(arrivals(plan, 7), start, start + 20))
     del store.content.log[1]
-    fault = "the stored state has 2 entries since number 0, and should have those up to 3; it cannot be restored"
-    with pytest.raises(SlackwaterError, match=fault):
+    fault = (
+        "the stored state has 2 entries since number 0, and should have those that lead to 3: some are missing"
+    )
+    with pytest.raises(StateError, match=fault):
         Worker(plan).give(store, part_of(arrivals(plan, 7), 60, 80), "lost")
+
+
+def test_parts_of_two_states_are_not_mixed() -> None:
+    plan = plan_of("fixed")
+    store, worker = MemoryStore(), Worker(plan, least_log=4_000)
+    bases: dict[bytes, bytes] = {}
+    for start in range(0, 280, 20):
+        worker.give(store, part_of(arrivals(plan, 8), start, start + 20))
+        bases.setdefault(store.content.base, store.content.log[-1][1])
+    now, part = store.content, part_of(arrivals(plan, 8), 280, 300)
+    _, old, new = bases
+    assert new == now.base
+    fault = (
+        r"the base of the stored state is number \d+ and should be \d+: parts are mixed up; go on from an intact"
+    )
+    for wrong in (replace(now, base=old), replace(now, base=bases[new])):
+        store.content = wrong
+        with pytest.raises(StateError, match=fault):
+            Worker(plan).give(store, part)
+
+
+def test_a_journal_of_which_a_part_is_damaged_is_refused() -> None:
+    plan = plan_of("fixed")
+    store, worker = MemoryStore(), Worker(plan, least_log=4_000)
+    for start in range(0, 100, 20):
+        worker.give(store, part_of(arrivals(plan, 8), start, start + 20))
+    now, part = store.content, part_of(arrivals(plan, 8), 100, 120)
+    number, entry = now.log[-1]
+    for wrong, what in (
+        (replace(now, base=now.base[:-9] + b"?" + now.base[-8:]), "the base of the stored state"),
+        (replace(now, log=[*now.log[:-1], (number, b"?" + entry[1:])]), "an entry of the stored state"),
+        (replace(now, summary=b""), "the summary of the stored state"),
+    ):
+        store.content = wrong
+        with pytest.raises(StateError, match=f"{what} is damaged: .+; go on from an intact copy, or start anew"):
+            Worker(plan).give(store, part)
 
 
 def test_the_time_of_day_can_be_set_back() -> None:

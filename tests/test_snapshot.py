@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from running import SCHEMA, chunk_of, numbered, plan_of
 
+from slackwater.pipelines.bench import fuzz_snapshots
+from slackwater.transforms.errors import StateError
 from slackwater.transforms.operator import Operator
-from slackwater.transforms.snapshot import dumps, loads
+from slackwater.transforms.operators import open_operator
+from slackwater.transforms.snapshot import dumps, loads, seal
 
 
 def same(x, y):
@@ -58,10 +61,66 @@ def test_arrays_of_other_things_are_refused(array):
         dumps({"x": array})
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"SLKW0\n" + bytes(20)])
+ANEW = "go on from an intact copy, or start anew without it"
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"SLKW3\n"])
 def test_other_bytes_are_refused(data):
-    with pytest.raises(ValueError, match="these bytes are no snapshot of Slackwater, or one of another version"):
+    fault = f"the stored state is damaged: it does not begin as Slackwater writes it; {ANEW}"
+    with pytest.raises(StateError, match=fault):
         loads(data)
+
+
+def test_bytes_of_another_version_are_refused():
+    fault = (
+        r"the stored state was written by another version of Slackwater \(layout 2, this one reads 3\); finish"
+    )
+    with pytest.raises(StateError, match=fault):
+        loads(b"SLKW2\n" + bytes(20))
+
+
+def test_every_flipped_bit_and_every_cut_is_refused():
+    data = dumps({"a": np.arange(5), "b": [b"xyz", None], "c": "ä"})
+    assert loads(data)
+    for at in range(len(data)):
+        with pytest.raises(StateError, match=r"the stored state (is damaged|was written by another version)"):
+            loads(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
+        with pytest.raises(StateError, match=r"is damaged: it (has \d+ of \d+ bytes|does not begin as)"):
+            loads(data[:at])
+    with pytest.raises(StateError, match=f"the stored state is damaged: its checksum does not match; {ANEW}"):
+        loads(data[:-1] + b"?")
+    with pytest.raises(StateError, match=r"the stored state is none that Slackwater has written \(.+\); go on"):
+        loads(seal(b"not what dumps writes"))
+
+
+def test_a_snapshot_whose_parts_do_not_go_together_is_refused():
+    plan = plan_of(SCHEMA, window="9ms", where="a.k = b.k", disorder={"strategy": "fixed", "slack": "2ms"})
+    operator = Operator(plan)
+    operator.push(chunk_of(plan, numbered((k % 2, {"ts": k, "k": k % 3, "v": 0}) for k in range(20))))
+    state = loads(dumps(operator.snapshot()))
+    rows = state["rows"][0]
+    for wrong in (
+        {**rows, "ts": rows["ts"][1:]},
+        {**rows, "seq": rows["seq"][::-1]},
+        {**rows, "cells": rows["cells"].astype(np.int32)},
+    ):
+        with pytest.raises(
+            StateError, match=f"the stored state has rows that are not those of this input; {ANEW}"
+        ):
+            open_operator(plan, {**state, "rows": [wrong, state["rows"][1]]})
+    far = {**state["buffer"], "code": [code + (1 << 40) for code in state["buffer"]["code"]]}
+    with pytest.raises(StateError, match=f"the stored state refers to rows that it does not have; {ANEW}"):
+        open_operator(plan, {**state, "buffer": far})
+    with pytest.raises(
+        StateError, match=r"the stored state does not fit what reads it \(KeyError: .+\); go on from"
+    ):
+        open_operator(plan, {**state, "buffer": {"ts": []}})
+
+
+def test_damaged_state_is_refused_or_does_no_harm():
+    """A part of ``slackwater bench fuzz_snapshots``."""
+    found = fuzz_snapshots.fuzz(600, 11, ("mswj", "prob", "aggregate"))
+    assert found.keys() == {"refused", "same"} and found["refused"] > 400, found
 
 
 def test_a_snapshot_is_the_same_however_the_rows_came():

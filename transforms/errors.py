@@ -11,6 +11,10 @@ class ShardError(SlackwaterError):
     """A shard could not take what it was given; the message names the shard, its inputs and their rows."""
 
 
+class StateError(SlackwaterError):
+    """State that was stored is damaged, or of another version: nothing of it is used."""
+
+
 class ConfigError(SlackwaterError):
     """A setting is wrong.
 

@@ -14,7 +14,8 @@ has changed. A log serves all of them, also those of third parties, and restores
 A version is a number and a random token, new with every attempt. A process that holds the shard at the version
 in the summary reads nothing else. One that has fallen behind reads the entries that it missed, provided that
 they follow its own version; else it reads base and log. What a failed attempt has left in memory has a token
-that nothing stored follows, and is never used.
+that nothing stored follows, and is never used. Base, entries and summary are sealed (``snapshot.seal``), and the
+base and entries that are read must lead to the version in the summary: what was damaged, or mixed up, is refused.
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from slackwater.plugins.contract import Snapshot
 from slackwater.transforms import snapshot as snapshots
-from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.errors import StateError
 
 GROWTH: Final = 2
 """Size of a log beyond which a base is written, in sizes of the last base."""
 LEAST_LOG: Final = 1 << 20
 """Bytes of a log below which no base is written, unless a journal is told otherwise."""
 _HEAD: Final = Struct("<q8s8s")
-"""Of an entry: its version, and the token of the version that it follows."""
+"""Of an entry, or a base: its version, and the token of the version that it follows."""
+_FOLLOWS_ALL: Final = b"all\0\0\0\0\0"
+"""Instead of a token, of a base."""
+_BASE: Final = "the base of the stored state"
+_SUMMARY: Final = "the summary of the stored state"
 
 
 class ShardStore(Protocol):
@@ -176,7 +181,8 @@ class Journal(Generic[T]):
                 return opened
             shard.close()
         base = opened.base()
-        opened.shard = self._restore(None if base is None else snapshots.loads(base))
+        with snapshots.restoring():
+            opened.shard = self._restore(None if base is None else snapshots.loads(base, _BASE))
         for given in opened.since_base():
             self._replay(opened.shard, given)
         return opened
@@ -188,18 +194,21 @@ class _Entry(NamedTuple):
     given: bytes
 
     def dumps(self) -> bytes:
-        return _HEAD.pack(*self.version, self.follows) + self.given
+        return snapshots.seal(_HEAD.pack(*self.version, self.follows), self.given)
 
     @classmethod
-    def loads(cls, data: bytes) -> _Entry:
-        number, token, follows = _HEAD.unpack_from(data)
-        return cls(Version(number, token), follows, data[_HEAD.size :])
+    def loads(cls, data: bytes, what: str) -> _Entry:
+        content = snapshots.unseal(data, what)
+        if len(content) < _HEAD.size:
+            raise StateError(f"{what} is none that Slackwater has written; {snapshots.ANEW}")
+        number, token, follows = _HEAD.unpack_from(content)
+        return cls(Version(number, token), follows, bytes(content[_HEAD.size :]))
 
 
 class _Summary(NamedTuple):
     version: Version
-    base: int
-    """Number of the version of which the base is; 0 as long as there is none."""
+    base: Version
+    """Of which the base is; NEW as long as there is none."""
     base_bytes: int
     log_bytes: int
     """Of the entries since the base."""
@@ -212,8 +221,9 @@ class _Summary(NamedTuple):
 
     @classmethod
     def loads(cls, data: bytes) -> _Summary:
-        tree = snapshots.loads(data)
-        return cls(**{**tree, "version": Version(*tree["version"])})
+        tree = snapshots.loads(data, _SUMMARY)
+        with snapshots.restoring(_SUMMARY):
+            return cls(**{**tree, **{name: Version(*tree[name]) for name in ("version", "base")}})
 
 
 class Opened(Generic[T]):
@@ -225,7 +235,7 @@ class Opened(Generic[T]):
         self, shards: Shards[T], key: Hashable, store: ShardStore, summary: bytes | None, least_log: int
     ) -> None:
         self._shards, self._key, self._store, self._least_log = shards, key, store, least_log
-        self._found = _Summary.loads(summary) if summary else _Summary(NEW, 0, 0, 0, 0, {})
+        self._found = _Summary(NEW, NEW, 0, 0, 0, {}) if summary is None else _Summary.loads(summary)
         self._given: list[bytes | None] = []
         self._over = self._goes = False
         self.notes: dict[str, Any] = dict(self._found.notes)
@@ -269,19 +279,26 @@ class Opened(Generic[T]):
 
     def base(self) -> bytes | None:
         """Read the last snapshot; None if there is none yet."""
-        if not self._found.base:
+        if self._found.base == NEW:
             return None
-        base = self._store.base()
-        self.read_bytes += len(base)
-        return base
+        data = self._store.base()
+        self.read_bytes += len(data)
+        base = _Entry.loads(data, _BASE)
+        if base.version != self._found.base or base.follows != _FOLLOWS_ALL:
+            raise StateError(
+                f"{_BASE} is number {base.version.number} and should be {self._found.base.number}: parts are "
+                f"mixed up; {snapshots.ANEW}"
+            )
+        return base.given
 
     def since_base(self) -> list[bytes]:
         """Read what was given after the last snapshot."""
-        entries = self._entries(Version(self._found.base, b"")) if self._found.log_bytes else []
-        if len(entries) != self._found.version.number - self._found.base:
-            raise SlackwaterError(
-                f"the stored state has {len(entries)} entries since number {self._found.base}, and should have "
-                f"those up to {self._found.version.number}; it cannot be restored, start anew"
+        base, now = self._found.base, self._found.version
+        entries = self._entries(base) if self._found.log_bytes else []
+        if not _leads(base, entries, now):
+            raise StateError(
+                f"the stored state has {len(entries)} entries since number {base.number}, and should have those "
+                f"that lead to {now.number}: some are missing, or of another state; {snapshots.ANEW}"
             )
         return [entry.given for entry in entries]
 
@@ -289,7 +306,7 @@ class Opened(Generic[T]):
         read = []
         for data in self._store.log(after.number + 1):
             self.read_bytes += len(data)
-            read.append(_Entry.loads(data))
+            read.append(_Entry.loads(data, "an entry of the stored state"))
         return sorted(entry for entry in read if entry.version.number > after.number)
 
     def __enter__(self) -> Self:
@@ -332,19 +349,18 @@ class Opened(Generic[T]):
 
     def _put_base(self, found: _Summary, version: Version, new_bytes: int) -> _Summary:
         """Write a snapshot; keep the log before it, unless what has been given now takes more than a snapshot."""
-        base = snapshots.dumps(self.shard.snapshot())
+        base = _Entry(version, _FOLLOWS_ALL, snapshots.dumps(self.shard.snapshot())).dumps()
         leads_on = self._store.chooses and None not in self._given and new_bytes < len(base)
-        kept = found.base if leads_on else version.number
+        kept = found.base.number if leads_on else version.number
         self._store.put_base(base, range(found.kept + 1, min(kept, found.version.number) + 1))
         self.written_bytes += len(base)
-        return found._replace(base=version.number, base_bytes=len(base), log_bytes=0, kept=kept)
+        return found._replace(base=version, base_bytes=len(base), log_bytes=0, kept=kept)
 
 
 def _leads(start: Version, entries: list[_Entry], end: Version) -> bool:
     """Whether entries lead from one version to another without a gap."""
-    tokens = [start.token, *(entry.version.token for entry in entries)]
-    return (
-        bool(entries)
-        and entries[-1].version == end
-        and all(entry.follows == token for entry, token in zip(entries, tokens, strict=False))
+    versions = [start, *(entry.version for entry in entries)]
+    return versions[-1] == end and all(
+        entry.follows == before.token and entry.version.number == before.number + 1
+        for entry, before in zip(entries, versions, strict=False)
     )

@@ -94,6 +94,7 @@ class Operator:
         self._on_t = int(state.get("on_t", NEVER))
         self._late = LateRows(plan, self._rows.stores)
         self._delivery = Delivery(plan, self._rows.stores, shard)
+        self._rows.check(self._buffer.held(), self._join.held())
         self._finished: list[Finished] = []
         """What the join has proved finished in this step."""
 

@@ -13,6 +13,7 @@ from slackwater.transforms.load_shedding import ShedPlan
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.snapshot import restoring
 
 
 class ShardOperator(Protocol):
@@ -60,7 +61,18 @@ class ShardOperator(Protocol):
 
 
 def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None, shard: int = 0) -> ShardOperator:
-    """Return the operator of a shard of a plan, new or as it was when the snapshot was taken."""
+    """Return the operator of a shard of a plan, new or as it was when the snapshot was taken.
+
+    Raises:
+        StateError: The snapshot is of another plan.
+    """
+    if snapshot is None:
+        return _opened(plan, snapshot, shard)
+    with restoring():
+        return _opened(plan, snapshot, shard)
+
+
+def _opened(plan: JoinPlan, snapshot: Snapshot | None, shard: int) -> ShardOperator:
     if "syncs" in plan.side_outputs:
         # What it needs to evaluate expressions takes a while to load.
         from slackwater.transforms.aggregating import AggregatePlan

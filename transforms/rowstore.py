@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import Bools, Int8s, Int64s, Snapshot, UInt64s
 from slackwater.transforms import ipc
+from slackwater.transforms.errors import StateError
 from slackwater.transforms.kernels import rows as kernel
 from slackwater.transforms.row_bytes import row_bytes
+from slackwater.transforms.snapshot import ANEW
 
 SAMPLE = 8192
 """Rows whose bytes are looked at, at most."""
@@ -152,6 +154,19 @@ class RowStore:
         return {**self.beside._asdict(), "rows": ipc.to_bytes(*chunks, schema=self._schema)}
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Become as ``snapshot`` says."""
-        self._chunks = list(ipc.from_bytes(snapshot["rows"]))
-        self.beside = Beside._make(np.array(snapshot[name]) for name in Beside._fields)
+        """Become as ``snapshot`` says.
+
+        Raises:
+            StateError: Its parts do not go together; kernels would read beyond them.
+        """
+        chunks = list(ipc.from_bytes(snapshot["rows"]))
+        beside = Beside._make(np.array(snapshot[name]) for name in Beside._fields)
+        n = sum(chunk.num_rows for chunk in chunks)
+        kinds: list[tuple[Any, Any]] = list(zip(beside, self.beside, strict=True))
+        if (
+            any(not chunk.schema.equals(self._schema) for chunk in chunks)
+            or any(a.dtype != b.dtype or a.shape != (n, *b.shape[1:]) for a, b in kinds)
+            or (np.diff(beside.seq) <= 0).any()
+        ):
+            raise StateError(f"the stored state has rows that are not those of this input; {ANEW}")
+        self._chunks, self.beside = chunks, beside

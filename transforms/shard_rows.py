@@ -9,12 +9,14 @@ import numpy as np
 from slackwater.plugins.contract import Arrivals, Bools, Evicted, Held, Int8s, Int64s, Released, Snapshot
 from slackwater.transforms.archive import Archive
 from slackwater.transforms.encode import CellEncoder
+from slackwater.transforms.errors import StateError
 from slackwater.transforms.intake import Taken
 from slackwater.transforms.kernels import rows as row_kernel
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.punctuating import marked
 from slackwater.transforms.reorder import Emitted
 from slackwater.transforms.rowstore import Beside, RowStore
+from slackwater.transforms.snapshot import ANEW
 
 
 class ShardRows:
@@ -105,6 +107,12 @@ class ShardRows:
             np.concatenate([codes[codes & 7 == i] >> 3, held.seq[held.input == i]])
             for i in range(len(self.stores))
         ]
+
+    def check(self, codes: Int64s, held: Held) -> None:
+        """Raise StateError unless every row is there that the buffer, with these codes, or the join holds."""
+        for store, seqs in zip(self.stores, self.needed(codes, held), strict=True):
+            if not np.isin(seqs, store.beside.seq).all():
+                raise StateError(f"the stored state refers to rows that it does not have; {ANEW}")
 
     def weigh(self, needed: list[Int64s]) -> tuple[float, int]:
         """Return the bytes of these rows, and of the texts that keys and predicates read of them."""

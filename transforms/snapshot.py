@@ -1,40 +1,108 @@
-"""Snapshots as bytes: nested mappings of arrays, numbers, text and bytes; no code, no pickle."""
+"""Snapshots as bytes: nested mappings of arrays, numbers, text and bytes; no code, no pickle.
+
+Stored bytes begin with a version, their length and a checksum (``seal``). Kernels trust the numbers that they are
+restored with, so what does not match is refused before anything of it is used.
+"""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Mapping
-from typing import Any
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from struct import Struct
+from typing import Any, Final
 
 import numpy as np
 
-_MAGIC = b"SLKW2\n"
+from slackwater.transforms.errors import SlackwaterError, StateError
+
+VERSION: Final = 3
+"""Of what is stored: raise it when the layout of any state changes, so that older ones are refused."""
+_NAME: Final = b"SLKW"
+_HEAD: Final = Struct("<4s2sQI")
+"""Name, version and a line feed, bytes that follow, their CRC-32."""
+_SIZE: Final = Struct("<Q")
+ANEW: Final = "go on from an intact copy, or start anew without it"
+"""What can be done about state that is of no use."""
+
+
+def seal(*parts: bytes | memoryview) -> bytes:
+    """Return parts as one, with a head by which ``unseal`` knows whether they are what was written.
+
+    The checksum takes less time than the copy: about 3 GB/s, measured.
+    """
+    size = check = 0
+    for part in parts:
+        size += len(part)
+        check = zlib.crc32(part, check)
+    return b"".join((_HEAD.pack(_NAME, b"%d\n" % VERSION, size, check), *parts))
+
+
+def unseal(data: bytes | memoryview, what: str = "the stored state") -> memoryview:
+    """Return what ``seal`` was given, as one.
+
+    Args:
+        data: what it returned.
+        what: how an error calls it.
+
+    Raises:
+        StateError: The bytes are others, or of another version.
+    """
+    view = memoryview(data)
+    if bytes(view[:4]) != _NAME or len(view) < _HEAD.size:
+        raise StateError(f"{what} is damaged: it does not begin as Slackwater writes it; {ANEW}")
+    _, version, size, check = _HEAD.unpack_from(view)
+    if version != b"%d\n" % VERSION:
+        shown = version[:1].decode("ascii", "replace")
+        raise StateError(
+            f"{what} was written by another version of Slackwater (layout {shown}, this one reads {VERSION}); "
+            "finish with the version that wrote it, or start anew without it"
+        )
+    content = view[_HEAD.size :]
+    if len(content) != size:
+        raise StateError(f"{what} is damaged: it has {len(content)} of {size} bytes; {ANEW}")
+    if zlib.crc32(content) != check:
+        raise StateError(f"{what} is damaged: its checksum does not match; {ANEW}")
+    return content
+
+
+@contextmanager
+def restoring(what: str = "the stored state") -> Iterator[None]:
+    """Turn whatever fails while something becomes as a snapshot says into a StateError."""
+    try:
+        yield
+    except (SlackwaterError, MemoryError):
+        raise
+    except Exception as error:
+        raise StateError(
+            f"{what} does not fit what reads it ({type(error).__name__}: {error}); {ANEW}"
+        ) from error
 
 
 def dumps(snapshot: Mapping[str, Any]) -> bytes:
     """Return ``snapshot`` as bytes."""
     blobs: list[bytes] = []
     header = json.dumps(_pack(snapshot, blobs)).encode()
-    out = io.BytesIO()
-    out.write(_MAGIC)
-    for part in (header, *blobs):
-        out.write(len(part).to_bytes(8, "little"))
-        out.write(part)
-    return out.getvalue()
+    return seal(*(piece for part in (header, *blobs) for piece in (_SIZE.pack(len(part)), part)))
 
 
-def loads(data: bytes) -> dict[str, Any]:
-    """Return the snapshot that ``dumps`` wrote."""
-    if not data.startswith(_MAGIC):
-        raise ValueError("these bytes are no snapshot of Slackwater, or one of another version")
-    at = len(_MAGIC)
-    parts: list[bytes] = []
-    while at < len(data):
-        size = int.from_bytes(data[at : at + 8], "little")
-        parts.append(data[at + 8 : at + 8 + size])
-        at += 8 + size
-    tree: dict[str, Any] = _unpack(json.loads(parts[0]), parts[1:])
+def loads(data: bytes | memoryview, what: str = "the stored state") -> dict[str, Any]:
+    """Return the snapshot that ``dumps`` wrote.
+
+    Raises:
+        StateError: The bytes are others, or of another version; it calls them ``what``.
+    """
+    content = unseal(data, what)
+    at, parts = 0, list[bytes]()
+    try:
+        while at < len(content):
+            (size,) = _SIZE.unpack_from(content, at)
+            at += _SIZE.size + size
+            parts.append(bytes(content[at - size : at]))
+        tree: dict[str, Any] = _unpack(json.loads(parts[0]), parts[1:])
+    except Exception as error:
+        raise StateError(f"{what} is none that Slackwater has written ({error}); {ANEW}") from error
     return tree
 
 

@@ -55,7 +55,8 @@ class BeamStore:
         return found
 
     def base(self) -> bytes:
-        return b"".join(part[_PLACE.size :] for part in sorted(self._base.read(), key=_PLACE.unpack_from))
+        parts = sorted(self._base.read(), key=lambda part: int.from_bytes(part[: _PLACE.size], "little"))
+        return b"".join(part[_PLACE.size :] for part in parts)
 
     def log(self, first: int) -> Iterable[bytes]:
         entries: Iterable[bytes] = self._log.read()

@@ -18,9 +18,8 @@ from slackwater.plugins.contract import Strategy
 from slackwater.plugins.options import Duration
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan, make_strategy
+from slackwater.transforms.snapshot import VERSION
 
-FORMAT: Final = 2
-"""Of the state; a version of this package that writes another counts it up."""
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _PACES: Final = ("metrics", "idle_timeout")
 _NO_STATE: Final = ("error_handling", "archive")
@@ -41,7 +40,7 @@ def settings_of(plan: JoinPlan, partitions: str) -> Settings:
         plan: what they do.
         partitions: Spark's number of shuffle partitions, which the shards' keys go by.
     """
-    found: dict[str, Any] = {"format": FORMAT, "transform": type(plan).__name__.removesuffix("Plan")}
+    found: dict[str, Any] = {"format": VERSION, "transform": type(plan).__name__.removesuffix("Plan")}
     found["input"] = {
         name: [f"{field.name} {field.type}" for field in schema] for name, schema in plan.schemas.items()
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -82,11 +83,21 @@ class SparkStore:
     def settings(self) -> Settings | None:
         """What the shard was made with (``resuming``); None if it is new."""
         found = self._settings.get()
-        return None if found is None else json.loads(found[0])
+        return None if found is None else _settings(found[0])
 
     def put_settings(self, settings: Settings) -> None:
         """Replace that."""
-        self._settings.update((json.dumps(settings),))
+        text = json.dumps(settings)
+        self._settings.update((f"{zlib.crc32(text.encode()):08x} {text}",))
+
+
+def _settings(stored: str) -> Settings:
+    check, _, text = stored.partition(" ")
+    if check == f"{zlib.crc32(text.encode()):08x}":
+        return json.loads(text)
+    # Else it was written before there were checksums: it is refused as of another format, whatever else it says.
+    with snapshots.restoring("what the checkpoint says of its settings"):
+        return {**json.loads(stored), "format": snapshots.VERSION - 1}
 
 
 def _values(variable: Any, first: int) -> Iterator[bytes]:
