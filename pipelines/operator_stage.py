@@ -48,6 +48,8 @@ class OperatorStage:
         self._frontier = [NOTHING_YET] * len(plan.inputs)
         self._done = NOTHING_YET
         self._emitted = dict.fromkeys(("", *plan.side_outputs), 0)
+        if len(self.operators) == 1 and isinstance(self.operators[0], Operator):
+            self.operators[0].delivery.takes = lambda batch: self._pass_on("", batch)
 
     def most_behind(self) -> list[str]:
         """Inputs that have not ended, the one furthest behind in arrival order first."""
@@ -173,7 +175,10 @@ class OperatorStage:
         for given in outputs:
             for output, batches in zip(("", "late", "metrics", "syncs", "punctuations"), given, strict=True):
                 for batch in batches:
-                    first = self._emitted[output]
-                    self._emitted[output] += batch.num_rows
-                    number = pa.array(np.arange(first, first + batch.num_rows))
-                    self._emit(Port(self._name, output), batch.append_column(ARRIVAL, number))
+                    self._pass_on(output, batch)
+
+    def _pass_on(self, output: str, batch: pa.RecordBatch) -> None:
+        first = self._emitted[output]
+        self._emitted[output] += batch.num_rows
+        number = pa.array(np.arange(first, first + batch.num_rows))
+        self._emit(Port(self._name, output), batch.append_column(ARRIVAL, number))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from slackwater.pipelines.graph import Write
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.jsonrows import rows_to_json
+from slackwater.transforms.row_bytes import PIECE_BYTES, pieces
 
 ENDINGS: Final = {"parquet": ".parquet", "csv": ".csv", "json": ".jsonl"}
 ROW_GROUP: Final = 1 << 17
@@ -48,12 +50,15 @@ class Sink:
             raise SlackwaterError(f"cannot write {str(self.file)!r}: {error.strerror}; check the path") from None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows. They are written in groups of at least ROW_GROUP, so small batches cost no small pages."""
+        """Add rows. They are written in groups of at least ROW_GROUP, so small batches cost no small pages.
+
+        Large rows are written when they have PIECE_BYTES.
+        """
         if batch.num_rows:
             self._waiting.append(batch)
             self._rows += batch.num_rows
             self.rows += batch.num_rows
-            if self._rows >= ROW_GROUP:
+            if self._rows >= ROW_GROUP or sum(part.nbytes for part in self._waiting) >= PIECE_BYTES:
                 self._flush()
 
     def close(self) -> None:
@@ -103,7 +108,7 @@ class _JsonLines:
         self._out = open(file, "wb")  # noqa: SIM115 - closed by close
 
     def write_table(self, table: pa.Table) -> None:
-        for batch in table.combine_chunks().to_batches():
+        for batch in chain.from_iterable(map(pieces, table.combine_chunks().to_batches())):
             lines = pc.binary_join_element_wise(rows_to_json(batch), "", "\n").cast(pa.large_binary())
             _, offsets, text = lines.buffers()
             first, last = np.frombuffer(offsets, np.int64)[[lines.offset, lines.offset + len(lines)]]

@@ -19,7 +19,7 @@ from slackwater.transforms.evaluate import evaluate, truth
 from slackwater.transforms.group_index import GroupIndex
 from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.intake import Chunk, Intake
-from slackwater.transforms.outputs import Outputs, late_batch
+from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.pacing import Pacing
 from slackwater.transforms.recordstore import Complete, RecordStore
 from slackwater.transforms.times import LIMIT
@@ -61,7 +61,7 @@ class Aggregator(InMemoryOperator):
         taken = self._intake.take(chunk)
         for _, reason, ts, arrival, rows in taken.refused:
             self.accounting.refuse(0, reason, rows.num_rows)
-            out.late.append(late_batch(self._plan.inputs[0], reason, ts, arrival, rows))
+            out.late.extend(late_batches(self._plan.inputs[0], reason, ts, arrival, rows))
         arrivals, (rows,) = self._shown(taken.arrivals), taken.rows
         groups, words = self._groups.assign(rows), self._plan.layout.rows(rows)
         late, gone = np.zeros(rows.num_rows, np.bool_), np.zeros(rows.num_rows)
@@ -143,7 +143,7 @@ class Aggregator(InMemoryOperator):
         self._pacing.learn(cut.input, cut.ts, cut.delay, late, (~late).astype(np.int64), np.ones(n))
         if late.any():
             found = rows.filter(pa.array(late))
-            out.late.append(late_batch(self._plan.inputs[0], "too_late", cut.ts[late], cut.clock[late], found))
+            out.late.extend(late_batches(self._plan.inputs[0], "too_late", cut.ts[late], cut.clock[late], found))
 
     def _deliver(self, out: Outputs, complete: Complete, newest: Int64s, started: float) -> float:
         """Turn extents into rows; ``started`` is when the search for them began."""

@@ -19,7 +19,7 @@ from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.choosing import ChooseValuesPlan
 from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.intake import Chunk, Intake
-from slackwater.transforms.outputs import Outputs, late_batch
+from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.static_join import ValueCounts
 
 
@@ -49,7 +49,7 @@ class ValueChooser(InMemoryOperator):
         taken = self._intake.take(chunk)
         for which, reason, ts, arrival, refused in taken.refused:
             self.accounting.refuse(which, reason, refused.num_rows)
-            out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, refused))
+            out.late.extend(late_batches(self._plan.inputs[which], reason, ts, arrival, refused))
         for i, (rows, at) in enumerate(zip(taken.rows, taken.of_input, strict=True)):
             if not at.size:
                 continue
@@ -61,7 +61,7 @@ class ValueChooser(InMemoryOperator):
             if bad.size:
                 self.accounting.reject(i, "bad_record", bad.size)
                 wrong = rows.take(pa.array(bad))
-                out.late.append(late_batch(self._plan.inputs[i], "bad_record", ts[bad], clock[bad], wrong))
+                out.late.extend(late_batches(self._plan.inputs[i], "bad_record", ts[bad], clock[bad], wrong))
             self.accounting.in_order[i] += at.size - bad.size
             self._newest = max(self._newest, int(ts.max()))
             whole = pa.RecordBatch.from_arrays([value, count], schema=self._schema)

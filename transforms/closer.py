@@ -19,7 +19,7 @@ from slackwater.transforms.group_store import Closed, GroupStore
 from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.intake import Chunk, Intake
 from slackwater.transforms.kernels import closing as kernel
-from slackwater.transforms.outputs import Outputs, late_batch
+from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.patterns import PatternReader, Patterns
 from slackwater.transforms.waiting import Waiting
 
@@ -60,7 +60,7 @@ class GroupCloser(InMemoryOperator):
         taken = self._intake.take(chunk)
         for which, reason, _, _, refused in taken.refused:
             self.accounting.refuse(which, reason, refused.num_rows)
-            out.late.append(late_batch(self._plan.inputs[which], reason, None, None, refused))
+            out.late.extend(late_batches(self._plan.inputs[which], reason, None, None, refused))
         (rows, given), (at, places) = taken.rows, taken.of_input
         ts, arrival = taken.arrivals.ts, taken.arrivals.clock
         started = time.perf_counter()
@@ -133,7 +133,7 @@ class GroupCloser(InMemoryOperator):
         if bad.any():
             self.accounting.reject(1, "bad_record", int(bad.sum()))
             rows = given.filter(pa.array(bad))
-            out.late.append(late_batch(PUNCTUATIONS, "bad_record", ts[bad], arrival[bad], rows))
+            out.late.extend(late_batches(PUNCTUATIONS, "bad_record", ts[bad], arrival[bad], rows))
         self.accounting.punctuate(np.ones(int((~bad).sum()), np.int8))
         return patterns
 
@@ -145,7 +145,7 @@ class GroupCloser(InMemoryOperator):
             if at.size:
                 count = self.accounting.refuse if reason == "too_late" else self.accounting.reject
                 count(0, reason, int(at.size))
-                out.late.append(late_batch(ROWS, reason, ts[at], arrival[at], rows.take(pa.array(at))))
+                out.late.extend(late_batches(ROWS, reason, ts[at], arrival[at], rows.take(pa.array(at))))
 
     def _deliver(self, out: Outputs, closed: Closed) -> None:
         """Turn groups that were closed into rows."""

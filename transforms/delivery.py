@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.row_bytes import PIECE_BYTES, cuts
 from slackwater.transforms.rowstore import RowStore
 
 RESULTS_AT_ONCE: Final = 1 << 17
@@ -24,6 +25,8 @@ class Delivery:
         self._plan, self._stores, self._shard = plan, stores, shard
         self._found: list[tuple[Int64s, Int64s]] = []
         self._size = 0
+        self.takes: Callable[[pa.RecordBatch], None] | None = None
+        """Takes results before the step is over, where they are many bytes; else they wait in its outputs."""
 
     @property
     def full(self) -> bool:
@@ -55,8 +58,20 @@ class Delivery:
         rows, ts = map(np.concatenate, zip(*self._found, strict=True))
         self._found.clear()
         self._size = 0
-        members = enumerate(self._stores[: rows.shape[1]])
-        self._write(out, [store.take(store.locate(rows[:, i])) for i, store in members], ts, list(rows.T))
+        stores = self._stores[: rows.shape[1]]
+        at = [store.locate(rows[:, i]) for i, store in enumerate(stores)]
+        sizes: Any = sum(store.sizes(places) for store, places in zip(stores, at, strict=True))
+        for part in [slice(None)] if isinstance(sizes, int) else cuts(sizes):
+            taken = [store.take(places[part]) for store, places in zip(stores, at, strict=True)]
+            self._write(out, taken, ts[part], list(rows[part].T))
+            self._hand_over(out)
+
+    def _hand_over(self, out: Outputs) -> None:
+        """Let results go that take too much memory to wait for the others of the step."""
+        if self.takes is not None and sum(batch.nbytes for batch in out.results) >= PIECE_BYTES:
+            for batch in out.results:
+                self.takes(batch)
+            out.results.clear()
 
     def write_stored(self, out: Outputs, members: Sequence[Any], ts: Int64s) -> None:
         """Write results of which each input's members were read from disk (``RowDisk``), as batches of rows."""

@@ -77,10 +77,11 @@ class RowDisk:
         if not len(seqs):
             return
         order = np.argsort(partitions, kind="stable")
-        batch = _beside(notes[order], self.rows(which, seqs[order]))
-        numbers, first = np.unique(partitions[order], return_index=True)
-        for number, start, stop in zip(numbers, first, [*first[1:], len(order)], strict=True):
-            self._append(which, int(number), [batch.slice(start, stop - start)])
+        for part in map(order.__getitem__, self._stores[which].cuts(self._stores[which].locate(seqs[order]))):
+            batch = _beside(notes[part], self.rows(which, seqs[part]))
+            numbers, first = np.unique(partitions[part], return_index=True)
+            for number, start, stop in zip(numbers, first, [*first[1:], len(part)], strict=True):
+                self._append(which, int(number), [batch.slice(start, stop - start)])
 
     def rewrite(self, which: int, partition: int, kept: Iterable[Stored]) -> None:
         old, name = self._path(which, partition), f"{which}-{partition}.new"

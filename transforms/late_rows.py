@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from slackwater.plugins.contract import Int8s, Int64s
-from slackwater.transforms.outputs import Outputs, late_batch
+from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.rowstore import RowStore
 
@@ -38,6 +38,8 @@ class LateRows:
             at = np.concatenate(parts) if self.wanted else np.empty(0, np.int64)
             if at.size:
                 at.sort()
-                beside, rows = self._stores[i].beside, self._stores[i].batch(at)
-                out.late.append(late_batch(self._plan.inputs[i], reason, beside.ts[at], beside.arrival[at], rows))
+                name, store = self._plan.inputs[i], self._stores[i]
+                for part in map(at.__getitem__, store.cuts(at)):
+                    ts, arrival = store.beside.ts[part], store.beside.arrival[part]
+                    out.late.extend(late_batches(name, reason, ts, arrival, store.batch(part)))
         self._due.clear()

@@ -18,7 +18,7 @@ from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.input_queue import LIVE_NANOS, Arrived, InputQueue
 from slackwater.transforms.intake import Chunk, Intake, Refused
 from slackwater.transforms.load_shedding import ShedPlan
-from slackwater.transforms.outputs import Outputs, late_batch
+from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.reordering import PassOnLogic
 
 
@@ -98,7 +98,7 @@ class LoadShedder(InMemoryOperator):
     def _refuse(self, out: Outputs, refused: Iterable[Refused]) -> None:
         for which, reason, ts, arrival, rows in refused:
             self.accounting.refuse(which, reason, rows.num_rows)
-            out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, rows))
+            out.late.extend(late_batches(self._plan.inputs[which], reason, ts, arrival, rows))
 
 
 class _WaitingRows(InputQueue):

@@ -37,7 +37,7 @@ from slackwater.transforms.input_queue import InputQueue
 from slackwater.transforms.intake import Chunk, Intake, Refused
 from slackwater.transforms.joined import Joined, spread
 from slackwater.transforms.late_rows import LateRows
-from slackwater.transforms.outputs import Counts, Outputs, late_batch
+from slackwater.transforms.outputs import Counts, Outputs, late_batches
 from slackwater.transforms.pacing import Pacing
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.promises import DROPPED, JOINS, MARKED, VIOLATES, Promises
@@ -93,7 +93,7 @@ class Operator:
         self._optional = {name: part for name, part in optional.items() if part is not None}
         self._on_t = int(state.get("on_t", NEVER))
         self._late = LateRows(plan, self._rows.stores)
-        self._delivery = Delivery(plan, self._rows.stores, shard)
+        self.delivery = Delivery(plan, self._rows.stores, shard)
         self._rows.check(self._buffer.held(), self._join.held())
         self._finished: list[Finished] = []
         """What the join has proved finished in this step."""
@@ -113,7 +113,7 @@ class Operator:
         taken = self._intake.take(chunk)
         for which, reason, ts, arrival, rows in (*shed, *taken.refused):
             self.accounting.refuse(which, reason, rows.num_rows)
-            out.late.append(late_batch(self._plan.inputs[which], reason, ts, arrival, rows))
+            out.late.extend(late_batches(self._plan.inputs[which], reason, ts, arrival, rows))
             if self._archive is not None and reason in ("too_late", "shed") and ts is not None:
                 self._archive.missed(which, rows, ts)
         arrivals = self._rows.add(taken, self._shows_cells)
@@ -342,13 +342,13 @@ class Operator:
             elif len(matches.rows) and reorders:
                 unordered.append((matches.rows, matches.probe))
             elif len(matches.rows):
-                self._delivery.add(matches.rows, released.ts[matches.probe])
-                if self._delivery.full:
+                self.delivery.add(matches.rows, released.ts[matches.probe])
+                if self.delivery.full:
                     self.seconds["kernel"] += time.perf_counter() - started
                     self._deliver(out)
                     started = time.perf_counter()
         self.accounting.state(self._shedder.most, 0)
-        self._delivery.add_in_order(unordered, released.ts)
+        self.delivery.add_in_order(unordered, released.ts)
         self.seconds["kernel"] += time.perf_counter() - started
         sizes = joined.sizes
         if self._shadow is not None:
@@ -366,12 +366,12 @@ class Operator:
         if rows is None:
             self._counts.add(ts, np.ones(len(ts), np.int64))
         else:
-            self._delivery.write_stored(out, rows, ts)
+            self.delivery.write_stored(out, rows, ts)
 
     def _deliver(self, out: Outputs) -> None:
         """Turn what was found into output rows."""
         started = time.perf_counter()
-        self._delivery.deliver(out)
+        self.delivery.deliver(out)
         self.seconds["materialise"] += time.perf_counter() - started
 
     def _evict(self, evicted: Evicted) -> None:

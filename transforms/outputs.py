@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.jsonrows import rows_to_json
 from slackwater.transforms.plan import LATE_SCHEMA, JoinPlan
+from slackwater.transforms.row_bytes import pieces
 
 
 class Outputs(NamedTuple):
@@ -40,10 +41,21 @@ class Outputs(NamedTuple):
         return whole
 
 
-def late_batch(
+def late_batches(
+    name: str, reason: str, ts: Int64s | None, arrival: Int64s | None, rows: pa.RecordBatch
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of input ``name`` as rows of the late output; ``ts`` and ``arrival`` are None if unknown."""
+    start = 0
+    for piece in pieces(rows):
+        part = slice(start, start + piece.num_rows)
+        start = part.stop
+        known = None if ts is None else ts[part], None if arrival is None else arrival[part]
+        yield _late_batch(name, reason, *known, piece)
+
+
+def _late_batch(
     name: str, reason: str, ts: Int64s | None, arrival: Int64s | None, rows: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Return rows of input ``name`` as rows of the late output; ``ts`` and ``arrival`` are None if unknown."""
     n = rows.num_rows
     return pa.RecordBatch.from_arrays(
         [

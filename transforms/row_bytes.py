@@ -1,6 +1,13 @@
-"""Bytes that rows take in Arrow columns, row by row: what a row weighs whatever batch it is in."""
+"""Bytes that rows take in Arrow columns, row by row: what a row weighs whatever batch it is in.
+
+A column of texts or lists ends at 2³¹ bytes, and Arrow does not see that in time. So what may take many rows, or
+the same row many times, takes them in pieces of PIECE_BYTES, which also bounds the memory for them.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +18,36 @@ from slackwater.transforms.encode import int64s
 
 _UNKNOWN = 16.0
 """Taken for a value of which nothing is known beforehand, or of a type that has no size of its own."""
+
+PIECE_BYTES: Final = 1 << 27
+"""Bytes of rows that are one batch at most, unless one row has more: as JSON they take up to six times that."""
+
+
+def cuts(sizes: Int64s, most: int | None = None) -> Iterator[slice]:
+    """Yield slices that cover rows of these bytes; each has ``most`` bytes, or PIECE_BYTES, or is one row."""
+    most, start, ends = most or PIECE_BYTES, 0, np.cumsum(sizes)
+    while start < len(ends):
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, "right")))
+        yield slice(start, stop)
+        start = stop
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in pieces of PIECE_BYTES: most are one."""
+    if batch.nbytes <= PIECE_BYTES:
+        yield batch
+    else:
+        for part in cuts(row_bytes(batch)):
+            yield batch.slice(part.start, part.stop - part.start)
+
+
+def together(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return batches of one schema as one, or as few as have PIECE_BYTES each; none is cut."""
+    if len(batches) < 2:
+        return list(batches)
+    parts = cuts(np.array([batch.nbytes for batch in batches], np.int64))
+    return [pa.concat_batches(batches[part]) for part in parts]
 
 
 def fixed_bytes(schema: pa.Schema) -> float | None:

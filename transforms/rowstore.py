@@ -12,7 +12,7 @@ from slackwater.plugins.contract import Bools, Int8s, Int64s, Snapshot, UInt64s
 from slackwater.transforms import ipc
 from slackwater.transforms.errors import StateError
 from slackwater.transforms.kernels import rows as kernel
-from slackwater.transforms.row_bytes import row_bytes
+from slackwater.transforms.row_bytes import cuts, fixed_bytes, row_bytes, together
 from slackwater.transforms.snapshot import ANEW
 
 SAMPLE = 8192
@@ -50,6 +50,8 @@ class RowStore:
     def __init__(self, schema: pa.Schema, width: int) -> None:
         self._schema = schema
         self._chunks: list[Any] = []
+        self._sizes = np.empty(0, np.int64) if fixed_bytes(schema) is None else None
+        """Bytes of each row where they differ."""
         none = np.empty(0, np.int64)
         cells = np.empty((0, width), np.int64)
         flags = np.empty(0, np.bool_)
@@ -70,8 +72,13 @@ class RowStore:
         if not batch.num_rows:
             return
         self._chunks.append(batch)
+        if self._sizes is not None:
+            self._sizes = np.concatenate([self._sizes, row_bytes(batch)])
         while len(self._chunks) > 1 and self._chunks[-2].num_rows <= 2 * self._chunks[-1].num_rows:
-            self._chunks[-2:] = [pa.concat_batches(self._chunks[-2:])]
+            merged = together(self._chunks[-2:])
+            if len(merged) > 1:
+                break
+            self._chunks[-2:] = merged
         self._change(lambda array, n: np.concatenate([array, beside[n]]))
 
     def locate(self, seqs: Int64s) -> Int64s:
@@ -86,7 +93,7 @@ class RowStore:
         return list(self.batch(at).columns)
 
     def batch(self, at: Int64s) -> pa.RecordBatch:
-        """Return the rows at these places as one batch.
+        """Return the rows at these places as one batch; they are one of ``cuts``, or a few.
 
         Arrow would put a column of several chunks together before it takes some of it; only what is taken is.
         """
@@ -102,6 +109,17 @@ class RowStore:
         back[order] = np.arange(order.size)
         return pa.concat_batches(list(self._parts(at[order], chunk[order]))).take(pa.array(back))
 
+    def cuts(self, at: Int64s) -> Iterator[slice]:
+        """Yield which of these places to take at a time: a place may be there often, and rows may be large."""
+        if self._sizes is None:
+            yield slice(0, at.size)
+        else:
+            yield from cuts(self._sizes[at])
+
+    def sizes(self, at: Int64s) -> Int64s | int:
+        """Return the bytes of the rows at these places."""
+        return int(fixed_bytes(self._schema) or 0) + 1 if self._sizes is None else self._sizes[at]
+
     def report(self, inputs: Int8s, which: int, seqs: Int64s) -> Int64s:
         """Mark those of ``seqs`` that are of input ``which``, this one, as reported; return the places of those
         that had not been, but for copies."""
@@ -113,6 +131,7 @@ class RowStore:
         at = self.locate(np.sort(seqs))
         # One chunk after the other, so that no more than one is there twice.
         self._chunks = list(self._parts(at, np.searchsorted(self._starts(), at, "right") - 1, forget=True))
+        self._sizes = None if self._sizes is None else self._sizes[at]
         self._change(lambda array, n: array[at])
 
     def _starts(self) -> Int64s:
@@ -146,12 +165,13 @@ class RowStore:
         if not len(seqs):
             return 0.0
         sample = np.sort(seqs)[:: 1 + len(seqs) // SAMPLE]
+        if self._sizes is not None:
+            return float(self._sizes[self.locate(sample)].mean()) * len(seqs)
         return float(row_bytes(self.batch(self.locate(sample))).mean()) * len(seqs)
 
     def snapshot(self) -> Snapshot:
         """All rows and what is kept beside them."""
-        chunks = self._chunks if len(self._chunks) < 2 else [pa.concat_batches(self._chunks)]
-        return {**self.beside._asdict(), "rows": ipc.to_bytes(*chunks, schema=self._schema)}
+        return {**self.beside._asdict(), "rows": ipc.to_bytes(*together(self._chunks), schema=self._schema)}
 
     def restore(self, snapshot: Snapshot) -> None:
         """Become as ``snapshot`` says.
@@ -170,3 +190,5 @@ class RowStore:
         ):
             raise StateError(f"the stored state has rows that are not those of this input; {ANEW}")
         self._chunks, self.beside = chunks, beside
+        if self._sizes is not None:
+            self._sizes = np.concatenate([self._sizes, *map(row_bytes, chunks)])

@@ -18,6 +18,7 @@ from slackwater.transforms.operator import Chunk, Outputs
 from slackwater.transforms.operators import ShardOperator, open_operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, in_arrival_order, split_by_shard
+from slackwater.transforms.row_bytes import together
 
 ORDER: Final = "__order"
 """Hidden column with the arrival numbers where ARRIVAL, the place within the input, is something else."""
@@ -143,15 +144,15 @@ class _Collector:
             self._waiting.append(batch)
             self._rows += batch.num_rows
             if self._rows >= OUTPUT_ROWS:
-                yield self._flush()
+                yield from self._flush()
         if last and self._rows:
-            yield self._flush()
+            yield from self._flush()
 
-    def _flush(self) -> pa.RecordBatch:
-        batch = self._waiting[0] if len(self._waiting) == 1 else pa.concat_batches(self._waiting)
-        self._waiting, self._rows = [], 0
-        if self._numbered:
-            number = np.arange(self._next, self._next + batch.num_rows)
-            batch = batch.append_column(ARRIVAL, pa.array(number))
-        self._next += batch.num_rows
-        return batch
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        waiting, self._waiting, self._rows = self._waiting, [], 0
+        for batch in together(waiting):
+            if self._numbered:
+                number = np.arange(self._next, self._next + batch.num_rows)
+                batch = batch.append_column(ARRIVAL, pa.array(number))
+            self._next += batch.num_rows
+            yield batch

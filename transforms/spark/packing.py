@@ -16,6 +16,7 @@ from slackwater.plugins.contract import Int64s
 from slackwater.transforms import ipc
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, split_by_shard
+from slackwater.transforms.row_bytes import together
 from slackwater.transforms.sampling import Sample
 from slackwater.transforms.spark.observing import COUNTS, COUNTS_ARROW
 
@@ -131,21 +132,17 @@ def _packed(keys: list[int], which: int, place: int, blobs: list[bytes]) -> pa.R
 
 
 def blobs_of(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Yield blobs of about BLOB_ROWS rows each; small batches are put together, none is cut."""
+    """Yield blobs of about BLOB_ROWS rows each; small batches are put together, to PIECE_BYTES at most."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         waiting.append(batch)
         rows += batch.num_rows
         if rows >= BLOB_ROWS:
-            yield ipc.to_bytes(_one(waiting))
+            yield from map(ipc.to_bytes, together(waiting))
             waiting, rows = [], 0
     if rows:
-        yield ipc.to_bytes(_one(waiting))
-
-
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        yield from map(ipc.to_bytes, together(waiting))
 
 
 def shard_keys(shards: int, partitions: int) -> list[int]:
