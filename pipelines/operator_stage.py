@@ -122,10 +122,12 @@ class OperatorStage:
             return
         if self._pool is None:
             chunk = in_arrival_order([batch for _, batch in taken], [arrival for arrival, _ in taken])
-            self._deliver([self.operators[0].push(chunk)])
+            self._deliver([self.operators[0].push(chunk._replace(bounded=True))])
             return
         batches, arrivals = self._split(taken)
-        chunks = [in_arrival_order(*given) for given in zip(batches, arrivals, strict=True)]
+        chunks = [
+            in_arrival_order(*given)._replace(bounded=True) for given in zip(batches, arrivals, strict=True)
+        ]
         self._deliver(
             list(self._pool.map(lambda pair: pair[0].push(pair[1]), zip(self.operators, chunks, strict=True)))
         )

@@ -230,7 +230,12 @@ def _read_join(directory: Path) -> tuple[JoinPlan, JoinPlan]:
             name: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
             for name, text in settings["schemas"].items()
         }
-        join = {**settings["join"], "join": {"strategy": "mswj"}, "disorder": {"strategy": "none"}}
+        join = {
+            **settings["join"],
+            "join": {"strategy": "mswj"},
+            "disorder": {"strategy": "none"},
+            "guard": "none",
+        }
         exact = bind(JoinConfig.read(join), found)
         widened = {
             name: pa.schema([*schema, *BESIDE]) if name in exact.members else schema

@@ -163,7 +163,9 @@ class Run:
         return found
 
 
-def run(plan: AggregatePlan, rows: Sequence[Row], cut: int | None = None, restart: bool = False) -> Run:
+def run(
+    plan: AggregatePlan, rows: Sequence[Row], cut: int | None = None, restart: bool = False, bounded: bool = True
+) -> Run:
     """Run rows to the end in chunks of ``cut``; with ``restart``, through a snapshot after each chunk."""
     (schema,) = plan.schemas.values()
     gathered = Run(Aggregator(plan))
@@ -174,7 +176,7 @@ def run(plan: AggregatePlan, rows: Sequence[Row], cut: int | None = None, restar
         clock = start + np.arange(n)
         if plan.arrival_columns is not None:
             clock = np.array([row[plan.arrival_columns[0]] for row in rows[start : start + size]])
-        chunk = Chunk(np.zeros(n, np.int8), clock.astype(np.int64), [batch])
+        chunk = Chunk(np.zeros(n, np.int8), clock.astype(np.int64), [batch], bounded=bounded)
         gathered.outputs.append(gathered.operator.push(chunk))
         if restart:
             saved = snapshots.loads(snapshots.dumps(gathered.operator.snapshot()))

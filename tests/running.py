@@ -183,7 +183,8 @@ def run(
         if start in restores:
             saved = snapshots.loads(snapshots.dumps(gathered.operator.snapshot()))
             gathered.operator = Operator(plan, saved)
-        gathered.take(gathered.operator.push(chunk_of(plan, arrivals[start:stop], start)))
+        chunk = chunk_of(plan, arrivals[start:stop], start)
+        gathered.take(gathered.operator.push(chunk._replace(bounded=True)))
     gathered.take(gathered.operator.finish())
     return gathered
 

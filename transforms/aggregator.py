@@ -18,7 +18,7 @@ from slackwater.transforms.aggregating import AFTER, AggregatePlan
 from slackwater.transforms.evaluate import evaluate, truth
 from slackwater.transforms.group_index import GroupIndex
 from slackwater.transforms.in_memory import InMemoryOperator
-from slackwater.transforms.intake import Chunk, Intake
+from slackwater.transforms.intake import Chunk, Intake, Taken
 from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.pacing import Pacing
 from slackwater.transforms.recordstore import Complete, RecordStore
@@ -58,7 +58,10 @@ class Aggregator(InMemoryOperator):
         """Take arrivals; return the extents they complete and the rows they prove late."""
         out = Outputs.empty()
         self.accounting.receive(chunk.input)
-        taken = self._intake.take(chunk)
+        self._take(out, self._intake.take(chunk))
+        return out
+
+    def _take(self, out: Outputs, taken: Taken) -> None:
         for _, reason, ts, arrival, rows in taken.refused:
             self.accounting.refuse(0, reason, rows.num_rows)
             out.late.extend(late_batches(self._plan.inputs[0], reason, ts, arrival, rows))
@@ -80,7 +83,6 @@ class Aggregator(InMemoryOperator):
         self.accounting.state(self._store.most, self.nbytes)
         if self._groups.size > self._most_groups:
             self._forget()
-        return out
 
     def idle(self, members: Sequence[int]) -> Outputs:
         """Emit the extents that event time has passed, without slack: the input brings no rows.
@@ -106,6 +108,8 @@ class Aggregator(InMemoryOperator):
     def finish(self) -> Outputs:
         """Emit every extent that holds a row, in order: the input has ended."""
         out = Outputs.empty()
+        if self._intake.holds:
+            self._take(out, self._intake.rest())
         started = time.perf_counter()
         for complete in self._store.flush():
             started = self._deliver(out, complete, np.empty(0, np.int64), started)

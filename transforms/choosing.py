@@ -12,7 +12,7 @@ import pyarrow as pa
 from slackwater.plugins.disorder.none import NoSlack
 from slackwater.plugins.shedding.none import NoShedding
 from slackwater.transforms.binding import bind_times
-from slackwater.transforms.config import ChooseValuesConfig, JoinConfig
+from slackwater.transforms.config import NO_GUARD, ChooseValuesConfig, JoinConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.grouping import check_names
 from slackwater.transforms.plan import JoinPlan
@@ -74,7 +74,9 @@ def bind_choose_values(config: ChooseValuesConfig, schemas: Mapping[str, pa.Sche
     check_names(tuple(schemas), (config.value, TS), "input")
     _check_method(config, tuple(schemas))
     plan = ChooseValuesPlan(
-        config=JoinConfig(time=config.time, time_unit=config.time_unit, window={"size": f"1{unit}"}),
+        config=JoinConfig(
+            time=config.time, time_unit=config.time_unit, window={"size": f"1{unit}"}, guard=NO_GUARD
+        ),
         schemas=dict(schemas),
         time_columns=times,
         arrival_columns=None,

@@ -17,7 +17,7 @@ from slackwater.transforms.aggregates import AggregateLayout, parse_aggregates
 from slackwater.transforms.aggregating import long_ticks
 from slackwater.transforms.binding import bind_times
 from slackwater.transforms.condition import Cell
-from slackwater.transforms.config import GROUP_CLOSE_INPUTS, GroupCloseConfig, JoinConfig
+from slackwater.transforms.config import GROUP_CLOSE_INPUTS, NO_GUARD, GroupCloseConfig, JoinConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.grouping import (
     MAX_NAMED,
@@ -141,7 +141,9 @@ def bind_group_close(
     _check_punctuations(punctuations, rows.field(time))
     shared = config.model_dump(include={"time", "time_unit", "shards"})
     plan = GroupClosePlan(
-        config=JoinConfig(**shared, idle_timeout=config.idle_timeout, window={"size": f"1{unit}"}),
+        config=JoinConfig(
+            **shared, idle_timeout=config.idle_timeout, window={"size": f"1{unit}"}, guard=NO_GUARD
+        ),
         schemas={ROWS: rows, PUNCTUATIONS: punctuations},
         time_columns=(time, "ts"),
         arrival_columns=(time, "ts"),

@@ -21,13 +21,33 @@ SHED_INPUTS: Final = ("rows", "partners")
 """Names of the inputs of Shed; the second may lack, and is only looked at."""
 
 
+def _off(given: Any) -> Any:
+    """Return ``none`` for what YAML makes of none and off."""
+    return "none" if given is False or given == "off" else given
+
+
+_Limit = Annotated[
+    Duration | Literal["none"] | None,
+    BeforeValidator(_off, json_schema_input_type=Duration | Literal["none", "off", False] | None),
+]
+
+
 class GuardConfig(Documented):
     """Limits on event times; rows beyond them go to the late output instead of the join."""
 
-    past: Duration | None = None
-    """refuse rows that are older than their input's newest by more than this (reason too_late)"""
-    future: Duration | None = None
-    """refuse a lone row that is ahead of every input by more than this (reason future_time)"""
+    past: _Limit = None
+    """refuse rows that are older than their input's newest by more than this (reason too_late); default: lone
+    rows that are five years older; none: no row"""
+    future: _Limit = None
+    """refuse lone rows that are ahead of every input by more than this (reason future_time); default: a year;
+    none: no row"""
+
+
+NO_GUARD: Final = GuardConfig(past="none", future="none")
+
+
+def _guard(given: Any) -> Any:
+    return NO_GUARD if _off(given) == "none" else given
 
 
 class ErrorHandlingConfig(Documented):
@@ -70,8 +90,11 @@ class DisorderConfig(OperatorConfig):
     """column with the order of arrival over all inputs; default: the order of the rows, inputs taking turns"""
     disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": "max"})
     """disorder strategy and its options; a recall alone means the strategy result_slack"""
-    guard: GuardConfig = GuardConfig()
-    """limits on event times"""
+    guard: Annotated[
+        GuardConfig,
+        BeforeValidator(_guard, json_schema_input_type=GuardConfig | Literal["none", "off", False]),
+    ] = GuardConfig()
+    """limits on event times: {past: 1d, future: 1h}, or none; default: only rows whose clock must be wrong"""
     metrics: Duration | None = None
     """stream time between rows of the output ``metrics``; strategies that adapt report whenever they do"""
     idle_timeout: Duration | None = None

@@ -135,6 +135,8 @@ class InputQueue:
             self._served += chunk.input.size
             yield chunk, []
             return
+        # What is shed depends on what the join has seen, so no row may wait behind the queue.
+        chunk = chunk._replace(bounded=False)
         rows = self._take_in(chunk, clock)
         start = 0
         while start < rows.ts.size:

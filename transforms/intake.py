@@ -8,13 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import NEVER, Arrivals, Bools, Int8s, Int64s, Snapshot
+from slackwater.transforms import ipc
 from slackwater.transforms.copies import COPY, without_copies
-from slackwater.transforms.kernels import reorder as kernel
+from slackwater.transforms.guard import Guard
+from slackwater.transforms.kernels import guarding as kernel
 from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.time_faults import TimeFaults
 from slackwater.transforms.times import event_times
 
 _REASON_OF = {kernel.TOO_OLD: "too_late", kernel.IN_FUTURE: "future_time"}
-_YEAR_NANOS = 365 * 86_400 * 10**9
+_NO_CLOCK = np.empty(0, np.int64)
 
 
 class Chunk(NamedTuple):
@@ -25,6 +28,8 @@ class Chunk(NamedTuple):
     batches: list[pa.RecordBatch]
     came: Int64s | None = None
     """Of a live input, when each came by the engine's clock, in microseconds; None in a replay."""
+    bounded: bool = False
+    """Whether the end of the inputs will be told, so that a row may have to wait for those after it."""
 
     @property
     def at_home(self) -> Int8s:
@@ -71,45 +76,59 @@ class Intake:
     """
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
-        m = len(plan.members)
         self._plan = plan
         self._counts_as = np.asarray(plan.counts_as, np.int8)
-        guard, setting = plan.config.guard, plan.setting
-        self._past = -1 if guard.past is None else setting.ticks(guard.past)
-        self._future = -1 if guard.future is None else setting.ticks(guard.future)
-        self.warnings: list[str] = []
-        self._progress = np.full(m, NEVER, np.int64)
-        self._jumped = np.full(m, NEVER, np.int64)
-        self._jumped_elsewhere = np.full(m, NEVER, np.int64)
+        self._guard = Guard(plan, len(plan.members), snapshot)
+        self._faults = TimeFaults(plan, snapshot["faults"] if snapshot and "faults" in snapshot else None)
         self._next_seq = np.zeros(len(plan.inputs), np.int64)
+        self._held: Chunk | None = None
+        """Rows that wait for those after them, to be judged."""
         if snapshot:
-            self._progress[:] = snapshot["progress"]
-            self._jumped[:] = snapshot["jumped"]
-            self._jumped_elsewhere[:] = snapshot.get("jumped_elsewhere", NEVER)
             self._next_seq[:] = snapshot["next_seq"]
+            self._held = _restored(plan, snapshot["held"]) if "held" in snapshot else None
 
     @property
     def progress(self) -> Int64s:
-        """Largest event time seen on each input, or NEVER."""
-        return self._progress
+        """Largest event time believed of each input, or NEVER."""
+        return self._guard.progress
+
+    @property
+    def holds(self) -> bool:
+        """Whether rows wait to be judged."""
+        return self._held is not None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of the times, at most one line of each kind and input."""
+        return self._faults.warnings()
 
     def take(self, chunk: Chunk) -> Taken:
-        """Number the rows, read their times and apply the guard."""
-        n = chunk.input.size
-        ts, seq, known = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
-        of_input = [np.flatnonzero(chunk.input == i) for i in range(len(chunk.batches))]
-        rows, copies = map(list, zip(*map(without_copies, chunk.batches), strict=True))
-        for i, (batch, at) in enumerate(zip(chunk.batches, of_input, strict=True)):
-            if at.size:
-                ts[at], known[at] = event_times(batch.column(self._plan.time_columns[i]), self._plan.unit)
-                seq[at] = self._next_seq[i] + np.arange(at.size)
-                self._next_seq[i] += at.size
-        verdict, progress, frontier = np.zeros(n, np.int8), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        """Number the rows, read their times and apply the guard.
+
+        Of bounded inputs, an odd row waits for the rows that decide about it, and those behind it wait too, so
+        that where chunks are cut changes nothing.
+        """
+        return self._take(chunk if self._held is None else _joined(self._held, chunk), ended=False)
+
+    def rest(self) -> Taken:
+        """Take the rows that wait: the inputs have ended."""
+        assert self._held is not None
+        return self._take(self._held, ended=True)
+
+    def _take(self, chunk: Chunk, ended: bool) -> Taken:
+        of_input, ts, known = self._times(chunk)
+        clock = self._clock(chunk, of_input) if self._guard.doubts(ts) else _NO_CLOCK
         inputs = self._counts_as[chunk.input]
-        kernel.track(
-            inputs, ts, known, self._progress, self._past, self._future, self._jumped,
-            verdict, progress, frontier,
-        )  # fmt: skip
+        verdict, progress, frontier = self._guard.judge(inputs, ts, known, clock, chunk.bounded, ended)
+        n, self._held = verdict.size, None
+        if n < ts.size:
+            chunk, self._held = _cut(chunk, n)
+            ts, inputs, of_input = ts[:n], inputs[:n], [at[at < n] for at in of_input]
+        seq = np.zeros(n, np.int64)
+        for i, at in enumerate(of_input):
+            seq[at] = self._next_seq[i] + np.arange(at.size)
+            self._next_seq[i] += at.size
+        rows, copies = map(list, zip(*map(without_copies, chunk.batches), strict=True))
         said = self._watermarks(chunk, of_input)
         arrivals = Arrivals(inputs, ts, chunk.arrival, progress, progress - ts, frontier, said)
         source, refused = chunk.input, []
@@ -120,7 +139,9 @@ class Intake:
             copies = [copy[accepted[at]] for copy, at in zip(copies, of_input, strict=True)]
             arrivals, source, seq = arrivals.part(accepted), source[accepted], seq[accepted]
             of_input = [np.flatnonzero(source == i) for i in range(len(rows))]
-        self._warn_of_old_times(arrivals, source)
+            if self._guard.limits.behind >= 0:
+                self._faults.refuse(chunk.input[verdict == kernel.TOO_OLD])
+        self._faults.follow(arrivals, source, of_input)
         return Taken(arrivals, source, seq, rows, of_input, copies, refused)
 
     def advance(self, progress: Int64s) -> Int64s:
@@ -131,21 +152,35 @@ class Intake:
         Args:
             progress: largest event time of each input's rows, or NEVER if there were none.
         """
-        m = progress.size
-        verdict, seen, frontier = np.zeros(m, np.int8), np.zeros(m, np.int64), np.zeros(m, np.int64)
-        kernel.track(
-            np.arange(m, dtype=np.int8), progress, progress != NEVER, self._progress, -1, self._future,
-            self._jumped_elsewhere, verdict, seen, frontier,
-        )  # fmt: skip
-        return np.where(verdict == kernel.KEEP, self._progress, NEVER)
+        return self._guard.advance(progress)
 
     def snapshot(self) -> Snapshot:
-        return {
-            "progress": self._progress.copy(),
-            "jumped": self._jumped.copy(),
-            "jumped_elsewhere": self._jumped_elsewhere.copy(),
-            "next_seq": self._next_seq.copy(),
-        }
+        held = {} if self._held is None else {"held": _kept(self._held)}
+        faults = self._faults.snapshot()
+        return {**self._guard.snapshot(), "next_seq": self._next_seq.copy(), "faults": faults, **held}
+
+    def _times(self, chunk: Chunk) -> tuple[list[Int64s], Int64s, Bools]:
+        """Return where the rows of each input are, the times of all and which are known."""
+        ts, known = np.zeros(chunk.input.size, np.int64), np.zeros(chunk.input.size, np.bool_)
+        of_input = [np.flatnonzero(chunk.input == i) for i in range(len(chunk.batches))]
+        for batch, at, column in zip(chunk.batches, of_input, self._plan.time_columns, strict=True):
+            if at.size:
+                ts[at], known[at] = event_times(batch.column(column), self._plan.unit)
+        return of_input, ts, known
+
+    def _clock(self, chunk: Chunk, of_input: list[Int64s]) -> Int64s:
+        """Return the time of day when each row came: now in live runs, else what a column of timestamps says."""
+        if not chunk.bounded:
+            return self._guard.now(chunk.input.size)
+        columns, schemas = self._plan.arrival_columns, self._plan.schemas.values()
+        if columns is None or self._plan.arrives_by_time:
+            return _NO_CLOCK
+        clock = np.full(chunk.input.size, NEVER, np.int64)
+        for batch, at, column, schema in zip(chunk.batches, of_input, columns, schemas, strict=True):
+            if at.size and pa.types.is_timestamp(schema.field(column).type):
+                ticks, known = event_times(batch.column(column), self._plan.unit)
+                clock[at[known]] = ticks[known]
+        return clock
 
     def _watermarks(self, chunk: Chunk, of_input: list[Int64s]) -> Int64s | None:
         """What the rows say of their input's progress, where the disorder strategy reads it."""
@@ -159,53 +194,28 @@ class Intake:
                 said[at[known]] = ticks[known]
         return said
 
-    def _warn_of_old_times(self, arrivals: Arrivals, source: Int8s) -> None:
-        nanos = self._plan.setting.nanos_per_tick
-        if self.warnings or not arrivals.delay.size or int(arrivals.delay.max()) * nanos < _YEAR_NANOS:
-            return
-        k = int(arrivals.delay.argmax())
-        years = int(arrivals.delay[k]) * nanos / _YEAR_NANOS
-        self.warnings.append(
-            f"time of input {self._plan.inputs[source[k]]!r} goes back {years:.1f} years; if such rows "
-            "are errors, set guard: {past: 1d} to send them to the late output"
-        )
-
 
 class PartProgress:
     """How far some rows of one input bring it: the largest time among them, as far as the guard allows.
 
-    What the shards know is not known here. A time counts unless it is more than ``guard.future`` ahead of the
-    others: of half of the rows that are seen first, and of those that came before it.
+    What the shards know is not known here, so the rows of the part that come after a row judge it.
     """
 
     def __init__(self, plan: JoinPlan, which: int) -> None:
         self._column, self._unit = plan.time_columns[which], plan.unit
-        guard = plan.config.guard
-        self._future = -1 if guard.future is None else plan.setting.ticks(guard.future)
-        self._progress, self._jumped = np.full((2, 1), NEVER, np.int64)
+        self._guard = Guard(plan, 1)
 
     @property
     def reached(self) -> int:
         """The largest time, or NEVER."""
-        return int(self._progress[0])
+        return int(self._guard.progress[0])
 
     def follow(self, batch: pa.RecordBatch) -> Bools:
         """Take more rows; return which of them count."""
         ticks, known = event_times(batch.column(self._column), self._unit)
-        ticks = ticks[known]
-        if self._future < 0 or not ticks.size:
-            self._progress[0] = ticks.max(initial=self.reached)
-            return known
-        if self.reached == NEVER:
-            self._progress[0] = np.partition(ticks, ticks.size // 2)[ticks.size // 2]
-        verdict, *out = np.zeros(ticks.size, np.int8), *np.zeros((2, ticks.size), np.int64)
-        kernel.track(
-            np.zeros(ticks.size, np.int8), ticks, known[known], self._progress, -1, self._future, self._jumped,
-            verdict, *out,
-        )  # fmt: skip
-        counts = known.copy()
-        counts[known] = verdict == kernel.KEEP
-        return counts
+        clock = self._guard.now(ticks.size) if self._guard.doubts(ticks) else _NO_CLOCK
+        judged = self._guard.judge(np.zeros(ticks.size, np.int8), ticks, known, clock)
+        return np.asarray(judged.verdict == kernel.KEEP)
 
 
 def _refused(chunk: Chunk, of_input: list[Int64s], ts: Int64s, verdict: Int8s) -> list[Refused]:
@@ -220,3 +230,41 @@ def _refused(chunk: Chunk, of_input: list[Int64s], ts: Int64s, verdict: Int8s) -
                 rows = batch.filter(pa.array(mask))
                 refused.append(Refused(i, reason, times, chunk.arrival[at[mask]], rows))
     return refused
+
+
+def _joined(first: Chunk, second: Chunk) -> Chunk:
+    """Return the rows of two chunks as one."""
+    batches = [
+        b if not a.num_rows else a if not b.num_rows else pa.concat_batches([a, b])
+        for a, b in zip(first.batches, second.batches, strict=True)
+    ]
+    came = None if first.came is None or second.came is None else np.concatenate([first.came, second.came])
+    inputs, arrival = (np.concatenate([a, b]) for a, b in zip(first[:2], second[:2], strict=True))
+    return Chunk(inputs, arrival, batches, came, second.bounded)
+
+
+def _cut(chunk: Chunk, n: int) -> tuple[Chunk, Chunk]:
+    """Return the first ``n`` rows of a chunk and the others."""
+    counts = np.bincount(chunk.input[:n], minlength=len(chunk.batches)).tolist()
+    parts = []
+    for part, batches in (
+        (slice(0, n), [batch.slice(0, c) for batch, c in zip(chunk.batches, counts, strict=True)]),
+        (slice(n, None), [batch.slice(c) for batch, c in zip(chunk.batches, counts, strict=True)]),
+    ):
+        came = None if chunk.came is None else chunk.came[part]
+        parts.append(Chunk(chunk.input[part], chunk.arrival[part], batches, came, chunk.bounded))
+    return parts[0], parts[1]
+
+
+def _kept(chunk: Chunk) -> Snapshot:
+    batches = [ipc.to_bytes(batch) if batch.num_rows else b"" for batch in chunk.batches]
+    came = {} if chunk.came is None else {"came": chunk.came}
+    return {"input": chunk.input, "arrival": chunk.arrival, "batches": batches, **came}
+
+
+def _restored(plan: JoinPlan, held: Snapshot) -> Chunk:
+    batches = [
+        ipc.from_bytes(data)[0] if data else pa.RecordBatch.from_pylist([], schema=schema)
+        for data, schema in zip(held["batches"], plan.schemas.values(), strict=True)
+    ]
+    return Chunk(held["input"], held["arrival"], batches, held.get("came"), True)

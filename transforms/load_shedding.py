@@ -14,7 +14,7 @@ import pyarrow as pa
 from slackwater.plugins.contract import SheddingStrategy
 from slackwater.plugins.disorder.none import NoSlack
 from slackwater.transforms.binding import arrival_nanos, bind_times
-from slackwater.transforms.config import SHED_INPUTS, JoinConfig, OperatorConfig, ShedConfig
+from slackwater.transforms.config import NO_GUARD, SHED_INPUTS, JoinConfig, OperatorConfig, ShedConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import ExpressionError
 from slackwater.transforms.frequencies import read_frequencies
@@ -49,6 +49,7 @@ def bind_shed(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> ShedPlan:
             where=config.where,
             shedding=config.shedding,
             idle_timeout=config.idle_timeout,
+            guard=NO_GUARD,
             window={"size": f"1{unit}"},
         ),
         schemas=dict(schemas),

@@ -62,8 +62,9 @@ class Operator:
         self._encoder = CellEncoder(plan.condition, list(plan.member_schemas.values()), state.get("texts"))
         shed = state.get("shedding")
         shedding = plan.shedding.build(setting, shed["logic"] if shed else None)
-        capacity = None if shedding.memory is None else 1
-        self._buffer = ReorderBuffer(len(plan.members), state.get("buffer"), capacity)
+        self._buffer = ReorderBuffer(
+            len(plan.members), state.get("buffer"), None if shedding.memory is None else 1
+        )
         self._counts = Counts(plan, state.get("counts"))
         self._rows = ShardRows(plan, self._encoder, state.get("rows", ()))
         kept = (plan, shard, self._rows.stores, state.get("archive"))
@@ -108,9 +109,9 @@ class Operator:
         self._close_step(out)
         return out
 
-    def _take(self, out: Outputs, chunk: Chunk, shed: Sequence[Refused] = ()) -> None:
-        """Let rows in whose turn has come, but for those that the guard refuses."""
-        taken = self._intake.take(chunk)
+    def _take(self, out: Outputs, chunk: Chunk | None, shed: Sequence[Refused] = ()) -> None:
+        """Let rows in whose turn has come, but for those that the guard refuses; None for the last of them."""
+        taken = self._intake.rest() if chunk is None else self._intake.take(chunk)
         for which, reason, ts, arrival, rows in (*shed, *taken.refused):
             self.accounting.refuse(which, reason, rows.num_rows)
             out.late.extend(late_batches(self._plan.inputs[which], reason, ts, arrival, rows))
@@ -188,6 +189,8 @@ class Operator:
         out = Outputs.empty()
         if self.queue is not None:
             self._take(out, self.queue.drain())
+        if self._intake.holds:
+            self._take(out, None)
         emitted = self._buffer.drain()
         self._process(out, emitted, np.arange(emitted.ts.size)[::-1])
         if self._promises is not None:

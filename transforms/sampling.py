@@ -64,8 +64,6 @@ class Sampler:
         interval = getattr(plan.disorder, "interval", None)
         self._interval = max(1, int(interval or _SECOND) // NANOS[plan.unit])
         self._progress = PartProgress(plan, which)
-        past = plan.config.guard.past
-        self._past = np.iinfo(np.int64).max if past is None else plan.setting.ticks(past)
         clocked = getattr(plan.disorder, "system_clock", None)
         self._clock = None if clocked is None else clocked(plan.setting)
 
@@ -90,7 +88,6 @@ class Sampler:
         arrival = arrival_numbers(self._plan, self._which, batch)
         rows = np.argsort(arrival, kind="stable")
         rows = rows[self._progress.follow(batch)[rows]]
-        rows = rows[np.maximum.accumulate(ts[rows]) - ts[rows] <= self._past]
         if not rows.size:
             return rows
         ts = ts[rows]

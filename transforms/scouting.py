@@ -108,8 +108,8 @@ class ScoutOperator(Operator):
     def buffer(self) -> ReorderBuffer:
         return self._buffer
 
-    def _take(self, out: Outputs, chunk: Chunk, shed: Sequence[Refused] = ()) -> None:
-        if self._joins:
+    def _take(self, out: Outputs, chunk: Chunk | None, shed: Sequence[Refused] = ()) -> None:
+        if self._joins or chunk is None:
             super()._take(out, chunk, shed)
             return
         taken = self._intake.take(chunk)

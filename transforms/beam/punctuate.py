@@ -37,7 +37,7 @@ class Punctuate(OperatorTransform):
             the rows, which only in-process runners keep.
         time_unit: Unit of integer event times: s, ms, us or ns.
         disorder: Disorder strategy and its options, such as {strategy: fixed, slack: 2s}.
-        guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
+        guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late. Or none.
         metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
         idle_timeout: In live runs, how long an input may be silent before nothing is held back for it any more;
             default is for ever.
@@ -63,7 +63,7 @@ class Punctuate(OperatorTransform):
         arrival: str | None = None,
         time_unit: str = "ms",
         disorder: dict[str, Any] | None = None,
-        guard: dict[str, Any] | None = None,
+        guard: Any = None,
         metrics: str | None = None,
         idle_timeout: str | None = None,
         error_handling: dict[str, str] | None = None,

@@ -84,7 +84,7 @@ def chunks(
         counts = np.bincount(inputs, minlength=len(batches)).tolist()
         cut = [batch.slice(a, n) for batch, a, n in zip(whole.batches, at, counts, strict=True)]
         at = [a + n for a, n in zip(at, counts, strict=True)]
-        yield Chunk(inputs, whole.arrival[start : start + size], cut)
+        yield Chunk(inputs, whole.arrival[start : start + size], cut, bounded=True)
 
 
 def _in_place_order(schema: pa.Schema, found: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, Int64s]:

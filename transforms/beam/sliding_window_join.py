@@ -40,7 +40,7 @@ class SlidingWindowJoin(OperatorTransform):
         shards: Parts that the join is split into, by key or else by bands of numbers or by arrival, worked on in
             parallel.
         hot_keys: Frequent values of the key to be spread over shards, such as {input: orders, values: [17, 42]}.
-        guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late.
+        guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late. Or none.
         metrics: Stream time between rows of the output metrics; strategies that adapt report whenever they do.
         punctuations: Rows that are punctuations, {input: name, when: condition, key: column}, or a list of such;
             {source: name, input: name, key: column} for an input that has nothing else.
@@ -76,7 +76,7 @@ class SlidingWindowJoin(OperatorTransform):
         id: str | None = None,
         shards: int = 1,
         hot_keys: dict[str, Any] | None = None,
-        guard: dict[str, Any] | None = None,
+        guard: Any = None,
         metrics: str | None = None,
         punctuations: dict[str, Any] | list[dict[str, Any]] | None = None,
         unique: Any = None,

@@ -16,8 +16,6 @@ MAX_INPUTS = 8
 NEVER = np.iinfo(np.int64).min
 NOT_YET = np.iinfo(np.int64).max
 
-KEEP, TOO_OLD, IN_FUTURE, NO_TIME = range(4)
-
 
 class ReorderState(NamedTuple):
     """Buffers of one shard. A K-slack buffer is a ring of the rows that came in order, sorted by itself, and a
@@ -39,44 +37,6 @@ class ReorderState(NamedTuple):
 
 FIRST, IN_RING, IN_HEAP, RELEASED = range(4)
 T_SYNC, ON_T, IN_SYNC = range(3)
-
-
-@kernel
-def track(inputs, ts, known, progress, past, future, jumped, verdict, out_progress, out_frontier):  # type: ignore[no-untyped-def]
-    """Judge each arrival and follow the progress of its input.
-
-    ``past`` and ``future`` are limits in ticks, negative for none. A row more than ``future`` ahead of every
-    input is refused unless the row before it on the same input was refused too and stands within ``future``
-    of it: a lone corrupt time must not stall the join, a real gap in the data must not block it for ever.
-    ``jumped`` remembers that row per input, ``progress`` the largest accepted time; both are updated.
-    """
-    newest = NEVER
-    for i in range(progress.size):
-        newest = max(newest, progress[i])
-    for k in range(ts.size):
-        i = inputs[k]
-        t = ts[k]
-        if not known[k]:
-            verdict[k] = NO_TIME
-            continue
-        verdict[k] = KEEP
-        if future >= 0 and newest != NEVER and t - newest > future:
-            confirmed = jumped[i] != NEVER and abs(t - jumped[i]) <= future
-            jumped[i] = t
-            if not confirmed:
-                verdict[k] = IN_FUTURE
-        else:
-            jumped[i] = NEVER
-        if past >= 0 and progress[i] != NEVER and progress[i] - t > past:
-            verdict[k] = TOO_OLD
-        if verdict[k] == KEEP:
-            progress[i] = max(progress[i], t)
-            newest = max(newest, t)
-        out_progress[k] = progress[i]
-        frontier = progress[0]
-        for j in range(1, progress.size):
-            frontier = min(frontier, progress[j])
-        out_frontier[k] = frontier
 
 
 @kernel

@@ -131,7 +131,7 @@ class Shard:
             self._numbered = max(
                 (int(arrival.max()) + 1 for arrival in arrivals if arrival.size), default=self._numbered
             )
-        chunk = in_arrival_order(batches, arrivals)
+        chunk = in_arrival_order(batches, arrivals)._replace(bounded=not live)
         if live:
             chunk = chunk._replace(came=self._since_last(chunk.input.size, given.nanos // 1000))
         for step in _steps(chunk):
@@ -292,4 +292,4 @@ def _steps(chunk: Chunk) -> Iterator[Chunk]:
         batches = [b.slice(int(a), int(n)) for b, a, n in zip(chunk.batches, taken, counts, strict=True)]
         taken += counts
         came = None if chunk.came is None else chunk.came[part]
-        yield Chunk(chunk.input[part], chunk.arrival[part], batches, came)
+        yield Chunk(chunk.input[part], chunk.arrival[part], batches, came, chunk.bounded)
