@@ -62,9 +62,8 @@ class Operator:
         self._encoder = CellEncoder(plan.condition, list(plan.member_schemas.values()), state.get("texts"))
         shed = state.get("shedding")
         shedding = plan.shedding.build(setting, shed["logic"] if shed else None)
-        self._buffer = ReorderBuffer(
-            len(plan.members), state.get("buffer"), None if shedding.memory is None else 1
-        )
+        capacity = None if shedding.memory is None else 1
+        self._buffer = ReorderBuffer(len(plan.members), state.get("buffer"), capacity)
         self._counts = Counts(plan, state.get("counts"))
         self._rows = ShardRows(plan, self._encoder, state.get("rows", ()))
         kept = (plan, shard, self._rows.stores, state.get("archive"))
@@ -84,8 +83,7 @@ class Operator:
         self.queue = InputQueue.of(plan, self._encoder, self.accounting, state.get("queue"))
         self.seconds = {"kernel": 0.0, "materialise": 0.0, "adapt": 0.0}
         """Time spent buffering and joining, making result rows of what was found, and adapting."""
-        pacing = (self.accounting, lambda: len(self._buffer), self.seconds, state)
-        self._pacing = Pacing(plan, self._disorder, *pacing)
+        self._pacing = Pacing(plan, self._disorder, self.accounting, self._buffer.__len__, self.seconds, state)
         shadow = (plan, self._shedder, self._encoder, self._rows, self.accounting, state.get("shadow"))
         self._shadow = Shadow(*shadow) if self._shedder.limited and not plan.setting.rows else None
         optional: dict[str, Any] = {
