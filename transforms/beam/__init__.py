@@ -13,8 +13,9 @@
 
 Bounded inputs are replayed in order of arrival. Where an input is unbounded, rows are processed as they arrive,
 in the order in which they reach the stateful step; ``idle_timeout`` says when to go on without an input that is
-silent. A result has the Beam timestamp of the rows that completed it; its own time is the column ``ts``. When
-the watermark reaches the end of a Beam window, everything held in it is released.
+silent. When the watermark reaches the end of a Beam window, everything held in it is released. Rows of every
+output have their event time, the column ``ts``, as Beam's timestamp, so that windows and combines behind a
+transform go by it; ``docs/beam.md`` says what that means where a watermark has passed it.
 
 In Beam YAML, the file that ``slackwater providers`` names is included under ``providers``, and a transform called
 ``joined`` is read as ``joined``, ``joined.late`` and so on. ``docs/transforms.md`` describes them all.

@@ -15,7 +15,7 @@ from apache_beam.typehints.decorators import no_annotations
 
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
 from slackwater.transforms.beam.gathering import GatherRows
-from slackwater.transforms.beam.live import LiveShard
+from slackwater.transforms.beam.live import IdleLiveShard, LiveShard
 from slackwater.transforms.beam.metrics import report
 from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
 from slackwater.transforms.beam.rows import RowReader
@@ -158,7 +158,8 @@ def join_batches(
         nothing = beam.FlatMap(_nothing).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
         steps.append(steps[0] | "Nothing" >> nothing)
     pieces_of_all = tuple(steps) | "Flatten" >> beam.Flatten()
-    step = LiveShard(plan, windowing.allowed_lateness) if live else JoinShard(plan, numbered)
+    live_step = LiveShard if plan.config.idle_timeout is None else IdleLiveShard
+    step = live_step(plan, windowing.allowed_lateness) if live else JoinShard(plan, numbered)
     tags = (*plan.side_outputs, ACCOUNTING)
     joined = pieces_of_all | "Join" >> beam.ParDo(step).with_outputs(*tags, main=MAIN)
     outputs = {tag: joined[tag] for tag in (MAIN, *plan.side_outputs, ACCOUNTING)}

@@ -94,13 +94,11 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
     SUMMARY = ReadModifyWriteStateSpec("summary", BytesCoder())
     BASE = BagStateSpec("base", BytesCoder())
     LOG = BagStateSpec("log", BytesCoder())
-    IDLE = TimerSpec("idle", TimeDomain.REAL_TIME)
     END = TimerSpec("end", TimeDomain.WATERMARK)
-    _SUMMARY: Final = beam.DoFn.StateParam(SUMMARY)
-    _BASE: Final = beam.DoFn.StateParam(BASE)
-    _LOG: Final = beam.DoFn.StateParam(LOG)
-    _IDLE: Final = beam.DoFn.TimerParam(IDLE)
-    _END: Final = beam.DoFn.TimerParam(END)
+    _SUMMARY: Any = beam.DoFn.StateParam(SUMMARY)
+    _BASE: Any = beam.DoFn.StateParam(BASE)
+    _LOG: Any = beam.DoFn.StateParam(LOG)
+    _END: Any = beam.DoFn.TimerParam(END)
 
     def __init__(self, plan: JoinPlan, lateness: Duration) -> None:
         self._plan, self._lateness = plan, lateness
@@ -117,13 +115,37 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
         summary: Any = _SUMMARY,
         base: Any = _BASE,
         log: Any = _LOG,
-        idle: Any = _IDLE,
         end: Any = _END,
     ) -> Iterator[Any]:
         """Process the rows of a piece."""
+        yield from self._take(element, timestamp, window, BeamStore(summary, base, log), end)
+
+    @on_timer(END)
+    def end_window(
+        self,
+        shard: int = beam.DoFn.KeyParam,
+        window: Any = beam.DoFn.WindowParam,
+        tag: str = beam.DoFn.DynamicTimerTagParam,
+        summary: Any = _SUMMARY,
+        base: Any = _BASE,
+        log: Any = _LOG,
+        end: Any = _END,
+    ) -> Iterator[Any]:
+        """Release everything; drop the state, unless Beam may let more rows in."""
+        yield from self._finish(shard, window, tag, BeamStore(summary, base, log), end)
+
+    def _take(
+        self,
+        element: tuple[int, tuple[int, pa.RecordBatch]],
+        timestamp: Any,
+        window: Any,
+        store: BeamStore,
+        end: Any,
+        idle: Any = None,
+    ) -> Iterator[Any]:
         shard, (which, batch) = element
         member = self._plan.counts_as[which]
-        with self._open(shard, window, BeamStore(summary, base, log)) as opened:
+        with self._open(shard, window, store) as opened:
             notes, new = opened.notes, opened.is_new
             silent = set(notes.get("idle", ())) - {member}
             notes.update(stamp=timestamp.micros, idle=sorted(silent))
@@ -138,41 +160,10 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
         self._report(opened, before)
         yield from _tagged(outputs, timestamp, window)
 
-    @on_timer(IDLE)
-    def fall_idle(
-        self,
-        shard: int = beam.DoFn.KeyParam,
-        window: Any = beam.DoFn.WindowParam,
-        tag: str = beam.DoFn.DynamicTimerTagParam,
-        summary: Any = _SUMMARY,
-        base: Any = _BASE,
-        log: Any = _LOG,
+    def _finish(
+        self, shard: int, window: Any, tag: str, store: BeamStore, end: Any, idle: Any = None
     ) -> Iterator[Any]:
-        """Release what an input holds back that has been silent for too long."""
-        with self._open(shard, window, BeamStore(summary, base, log)) as opened:
-            if opened.is_new:
-                opened.end()
-                return
-            before = opened.shard.accounting.mark()
-            outputs = self._rest(shard, opened, {*opened.notes["idle"], int(tag)})
-        self._report(opened, before)
-        # A timer by the clock fires at no event time. The last piece has one, which is in the window.
-        yield from _tagged(outputs, Timestamp(micros=opened.notes["stamp"]), window)
-
-    @on_timer(END)
-    def end_window(
-        self,
-        shard: int = beam.DoFn.KeyParam,
-        window: Any = beam.DoFn.WindowParam,
-        tag: str = beam.DoFn.DynamicTimerTagParam,
-        summary: Any = _SUMMARY,
-        base: Any = _BASE,
-        log: Any = _LOG,
-        idle: Any = _IDLE,
-        end: Any = _END,
-    ) -> Iterator[Any]:
-        """Release everything; drop the state, unless Beam may let more rows in."""
-        with self._open(shard, window, BeamStore(summary, base, log)) as opened:
+        with self._open(shard, window, store) as opened:
             before = opened.shard.accounting.mark()
             if tag == _END and self._lateness > 0 and not isinstance(window, GlobalWindow):
                 end.set(window.max_timestamp() + self._lateness, dynamic_timer_tag=_EXPIRED)
@@ -236,6 +227,67 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
         operator = opened.shard
         report(operator.accounting, NANOS[self._plan.unit], operator.nbytes, before)
         report_journal(opened)
+
+
+class IdleLiveShard(LiveShard):
+    """As ``LiveShard``, with a timer by the clock for every input: a step of its own, as a step that has such a
+    timer cannot run on every runner, whether it sets it or not."""
+
+    IDLE = TimerSpec("idle", TimeDomain.REAL_TIME)
+    END = TimerSpec("end", TimeDomain.WATERMARK)  # a timer has one method only
+    _SUMMARY, _BASE, _LOG = LiveShard._SUMMARY, LiveShard._BASE, LiveShard._LOG
+    _IDLE: Any = beam.DoFn.TimerParam(IDLE)
+    _END: Any = beam.DoFn.TimerParam(END)
+
+    def process(
+        self,
+        element: tuple[int, tuple[int, pa.RecordBatch]],
+        timestamp: Any = beam.DoFn.TimestampParam,
+        window: Any = beam.DoFn.WindowParam,
+        summary: Any = _SUMMARY,
+        base: Any = _BASE,
+        log: Any = _LOG,
+        end: Any = _END,
+        idle: Any = _IDLE,
+    ) -> Iterator[Any]:
+        """Process the rows of a piece."""
+        yield from self._take(element, timestamp, window, BeamStore(summary, base, log), end, idle)
+
+    @on_timer(IDLE)
+    def fall_idle(
+        self,
+        shard: int = beam.DoFn.KeyParam,
+        window: Any = beam.DoFn.WindowParam,
+        tag: str = beam.DoFn.DynamicTimerTagParam,
+        summary: Any = _SUMMARY,
+        base: Any = _BASE,
+        log: Any = _LOG,
+    ) -> Iterator[Any]:
+        """Release what an input holds back that has been silent for too long."""
+        with self._open(shard, window, BeamStore(summary, base, log)) as opened:
+            if opened.is_new:
+                opened.end()
+                return
+            before = opened.shard.accounting.mark()
+            outputs = self._rest(shard, opened, {*opened.notes["idle"], int(tag)})
+        self._report(opened, before)
+        # A timer by the clock fires at no event time. The last piece has one, which is in the window.
+        yield from _tagged(outputs, Timestamp(micros=opened.notes["stamp"]), window)
+
+    @on_timer(END)
+    def end_window(
+        self,
+        shard: int = beam.DoFn.KeyParam,
+        window: Any = beam.DoFn.WindowParam,
+        tag: str = beam.DoFn.DynamicTimerTagParam,
+        summary: Any = _SUMMARY,
+        base: Any = _BASE,
+        log: Any = _LOG,
+        end: Any = _END,
+        idle: Any = _IDLE,
+    ) -> Iterator[Any]:
+        """Release everything; drop the state, unless Beam may let more rows in."""
+        yield from self._finish(shard, window, tag, BeamStore(summary, base, log), end, idle)
 
 
 def _since_last(notes: dict[str, Any], n: int) -> Int64s:

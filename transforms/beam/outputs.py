@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import apache_beam as beam
 
+from slackwater.transforms.errors import ConfigError
+
 MAIN: Final = "out"
 """Tag of the main output."""
 ACCOUNTING: Final = "accounting"
@@ -40,6 +42,20 @@ class JoinOutputs(dict[str, beam.PCollection]):
         if tag in _MAIN_ALIASES:
             return self[MAIN]
         raise KeyError(f"there is no output {tag!r}; there are {', '.join(self)}")
+
+    def __getattr__(self, name: str) -> beam.PCollection:
+        """An output by its name, also by that which ``error_handling`` gave it."""
+        if name.startswith("_") or name not in self:
+            raise AttributeError(f"there is no output {name!r}; there are {', '.join(self)}")
+        return self[name]
+
+    def __or__(self, other: Any) -> Any:
+        """Say that one output is to be named: a step does not apply to all of them."""
+        raise ConfigError(
+            f"these are several outputs, {', '.join(self)}, and a step takes one of them; write outputs.main | … "
+            f"or outputs[{self._late!r}] | …",
+            "input",
+        )
 
     def values(self) -> Any:
         """The main output alone."""

@@ -49,6 +49,7 @@ class Punctuate(OperatorTransform):
     """
 
     settings = PunctuateConfig
+    passes_on = INPUT
 
     def __init__(
         self,

@@ -17,8 +17,8 @@ from slackwater.transforms.reordering import INPUT, bind_reorder
 class Reorder(OperatorTransform):
     """Puts rows in order of event time; rows that come too late for it go to the output ``late``.
 
-    Takes a PCollection of rows with a schema. The main output has the same columns; its elements are emitted
-    in order, which in-process runners keep.
+    Takes a PCollection of rows with a schema. The main output has rows of the same type, each with its event
+    time as Beam's timestamp; they are emitted in order, which in-process runners keep.
 
     Args:
         time: Event-time column; integer, timestamp or date.
@@ -38,6 +38,7 @@ class Reorder(OperatorTransform):
     """
 
     settings = ReorderConfig
+    passes_on = INPUT
 
     def __init__(
         self,

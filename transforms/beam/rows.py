@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import decimal
 import typing
@@ -16,10 +17,12 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.transforms.window import WindowedValue
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
+from slackwater.transforms.beam.stamps import EventTime, stamps
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 
 _ARROW: Final[dict[Any, pa.DataType]] = {
@@ -52,6 +55,8 @@ class RowSchema(NamedTuple):
     arrow: pa.Schema
     types: dict[str, Any]
     """Beam's type of each column."""
+    like: Any = None
+    """The class of the rows, where they have one of their own: a NamedTuple or a dataclass."""
 
 
 def row_schema(name: str, element_type: Any, whole: Collection[str] = ()) -> RowSchema:
@@ -65,7 +70,7 @@ def row_schema(name: str, element_type: Any, whole: Collection[str] = ()) -> Row
     """
     fields: Sequence[tuple[str, Any]] = ()
     with contextlib.suppress(TypeError, ValueError, NameError):
-        if isinstance(element_type, type) and issubclass(element_type, tuple):
+        if _own_class(element_type) is not None:
             fields = list(typing.get_type_hints(element_type).items())
         else:
             fields = named_fields_from_element_type(element_type)
@@ -87,7 +92,13 @@ def row_schema(name: str, element_type: Any, whole: Collection[str] = ()) -> Row
         as_whole = column in whole and pa.types.is_floating(arrow)
         columns.append((column, pa.int64() if as_whole else arrow))
         types[column] = optional(int) if as_whole else type_
-    return RowSchema(pa.schema(columns), types)
+    return RowSchema(pa.schema(columns), types, _own_class(element_type))
+
+
+def _own_class(element_type: Any) -> Any:
+    """Return the class of rows that can be made of their columns by name, or None."""
+    named = hasattr(element_type, "_fields") or dataclasses.is_dataclass(element_type)
+    return element_type if isinstance(element_type, type) and named else None
 
 
 def arrow_row_schema(schema: pa.Schema) -> RowSchema:
@@ -181,11 +192,35 @@ class RowReader:
 
 
 class UnpackRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
-    """Yields every row of a batch as ``beam.Row``."""
+    """Yields every row of a batch, with its event time as Beam's timestamp; it stays in its window.
 
-    def process(self, element: pa.RecordBatch) -> Iterator[beam.Row]:
-        columns = zip(element.schema.names, element.columns, strict=True)
-        named = [zip(repeat(name), _values(column), strict=False) for name, column in columns]
+    Args:
+        time: where rows have their event time.
+        like: what rows are made as: a class with the columns as its fields, by default ``beam.Row``.
+    """
+
+    def __init__(self, time: EventTime, like: Any = None) -> None:
+        self._time, self._like = time, like
+
+    def process(
+        self,
+        element: pa.RecordBatch,
+        timestamp: Any = beam.DoFn.TimestampParam,
+        window: Any = beam.DoFn.WindowParam,
+    ) -> Iterator[WindowedValue]:
+        at, windows = stamps(element, self._time, timestamp, window), (window,)
+        for row, stamp in zip(self._rows(element), at, strict=True):
+            yield WindowedValue(row, stamp, windows)
+
+    def _rows(self, element: pa.RecordBatch) -> Iterator[Any]:
+        names = element.schema.names
+        if self._like is not None:
+            asked = typing.get_type_hints(self._like)
+            columns = [_values(c, asked.get(n)) for n, c in zip(names, element.columns, strict=True)]
+            for values in zip(*columns, strict=True):
+                yield self._like(**dict(zip(names, values, strict=True)))
+            return
+        named = [zip(repeat(n), _values(c), strict=False) for n, c in zip(names, element.columns, strict=True)]
         for fields in map(dict, zip(*named, strict=True)):
             # What the constructor does with its arguments, in less than half the time.
             row = beam.Row.__new__(beam.Row)
@@ -193,14 +228,17 @@ class UnpackRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
             yield row
 
 
-def _values(column: pa.Array) -> Any:
-    if pa.types.is_timestamp(column.type):
+def _values(column: pa.Array, asked: Any = None) -> Any:
+    """Return the values of a column as Beam has them; times as datetimes only where these are ``asked`` for."""
+    if pa.types.is_timestamp(column.type) and datetime.datetime not in (asked, *typing.get_args(asked)):
         micros = pc.cast(column, pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64()).to_pylist()
         return [None if value is None else Timestamp(micros=value) for value in micros]
     return column.to_pylist()
 
 
-def unpack(batches: beam.PCollection, label: str, types: Mapping[str, Any]) -> beam.PCollection:
-    """Return the rows of batches as a PCollection with a schema."""
-    row_type = RowTypeConstraint.from_fields(list(types.items()))
-    return batches | label >> beam.ParDo(UnpackRows()).with_output_types(row_type)
+def unpack(
+    batches: beam.PCollection, label: str, types: Mapping[str, Any], time: EventTime, like: Any = None
+) -> beam.PCollection:
+    """Return the rows of batches as a PCollection with a schema: of the class ``like`` if there is one."""
+    row_type = like or RowTypeConstraint.from_fields(list(types.items()))
+    return batches | label >> beam.ParDo(UnpackRows(time, like)).with_output_types(row_type)

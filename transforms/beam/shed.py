@@ -21,7 +21,8 @@ class Shed(OperatorTransform):
 
     Takes a PCollection of rows with a schema, or ``{rows: PCollection, partners: PCollection}``, of which the
     second is only looked at: what a row is worth may depend on how often partners match it. The main output has
-    the rows that pass, in order of arrival; those that were shed are in the output ``late``.
+    the rows that pass, of the type they had, in order of arrival; those that were shed are in the output
+    ``late``.
 
     Args:
         time: Event-time column, one name for all inputs or {input: column}; integer, timestamp or date.
@@ -44,6 +45,7 @@ class Shed(OperatorTransform):
     """
 
     settings = ShedConfig
+    passes_on = ROWS
     named_inputs = "a PCollection, or two with names: {rows: PCollection, partners: PCollection}"
 
     def __init__(

@@ -21,6 +21,7 @@ from slackwater.transforms.beam.rows import (
     unpack,
 )
 from slackwater.transforms.beam.runners import refuse_streaming_on_spark
+from slackwater.transforms.beam.stamps import EventTime
 from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.plan import METRICS_SCHEMA, JoinPlan
@@ -57,6 +58,8 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
     settings: ClassVar[type[OperatorConfig]]
     named_inputs: ClassVar[str | None] = None
     """What to give where the inputs have names; None for one PCollection."""
+    passes_on: ClassVar[str | None] = None
+    """Input whose rows are those of the main output, if they are; they keep their class."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__()
@@ -89,7 +92,11 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
         types = {MAIN: main, "syncs": main, "late": LATE_TYPES, "metrics": METRIC_TYPES}
         types["punctuations"] = _punctuation_types(plan)
         outputs = (MAIN, *(tag for tag in LABELS if tag in plan.side_outputs))
-        rows = {tag: unpack(batches[tag], LABELS[tag], types[tag]) for tag in outputs}
+        passed = None if self.passes_on is None else schemas[self.passes_on].like
+        rows = {}
+        for tag in outputs:
+            time = EventTime(self._time_column(plan) if tag == MAIN else "ts", plan.unit)
+            rows[tag] = unpack(batches[tag], LABELS[tag], types[tag], time, passed if tag == MAIN else None)
         handling = self._config.error_handling
         return JoinOutputs(rows, "late" if handling is None else handling.output)
 
@@ -108,6 +115,10 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
     def result_types(self, plan: JoinPlan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
         """Return Beam's type of each column of the main output."""
         return arrow_row_schema(plan.result_schema).types
+
+    def _time_column(self, plan: JoinPlan) -> str:
+        """Return the column of the main output with its event time."""
+        return "ts" if self.passes_on is None else plan.time_columns[plan.inputs.index(self.passes_on)]
 
     def integer_columns(self, name: str) -> Iterator[str]:
         """Yield the columns of an input that are integers even where a reader made floats of them."""
