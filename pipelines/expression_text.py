@@ -11,7 +11,20 @@ import ast
 import re
 from typing import Final, Literal
 
-from slackwater.transforms.expression import Col, Expr, ExpressionError, Lit, Op, parse
+from slackwater.transforms.expression import (
+    Col,
+    Expr,
+    ExpressionError,
+    Lit,
+    Op,
+    bounded,
+    chained,
+    deeply,
+    negative,
+    number,
+    parse,
+    shortened,
+)
 from slackwater.transforms.expression_sql import text_of
 
 __all__ = ["Language", "parse_text", "text_of"]
@@ -29,14 +42,11 @@ _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 def parse_text(text: str, language: Language = "generic") -> Expr:
     """Return the tree of ``text``; raise ExpressionError naming what is not understood."""
-    try:
-        if language == "python":
-            return _Python(text).tree()
-        if language == "generic":
-            return _simple(text) or parse(_QUOTED.sub(_generic_quotes, text))
-        return parse(_QUOTED.sub(_sql_quotes, text))
-    except RecursionError:
-        raise ExpressionError("the expression is nested too deeply; split it") from None
+    if language == "python":
+        return bounded(deeply(_Python(text).tree))
+    if language == "generic":
+        return _simple(text) or parse(_QUOTED.sub(_generic_quotes, text))
+    return parse(_QUOTED.sub(_sql_quotes, text))
 
 
 def _simple(text: str) -> Expr | None:
@@ -59,7 +69,7 @@ def _atom(text: str) -> Expr | None:
     if re.fullmatch(r"-?\d+", text):
         return Lit(int(text))
     if re.fullmatch(r"-?\d+\.\d*", text):
-        return Lit(float(text))
+        return Lit(number(text))
     if re.fullmatch(r'"[^\\"]*"', text):
         return Lit(text[1:-1])
     return None
@@ -99,25 +109,24 @@ class _Python:
             parsed = ast.parse(self._text, mode="eval")
         except (SyntaxError, ValueError, MemoryError) as error:
             detail = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise ExpressionError(f"cannot read {self._text!r} as Python: {detail}") from None
+            raise ExpressionError(f"cannot read {shortened(self._text)!r} as Python: {detail}") from None
         return self._convert(parsed.body)
 
     def _convert(self, node: ast.expr) -> Expr:
         match node:
             case ast.Name(id=name):
                 return Col(None, name)
-            case ast.Constant(value=str() | int() | float() | None as value):
+            case ast.Constant(value=float() as value):
+                return Lit(number(repr(value)))
+            case ast.Constant(value=str() | int() | None as value):
                 return Lit(value)
             case ast.BoolOp(op=op, values=[first, *others]):
                 name = "and" if isinstance(op, ast.And) else "or"
-                tree = self._convert(first)
-                for other in others:
-                    tree = Op(name, (tree, self._convert(other)))
-                return tree
+                return chained(name, [self._convert(value) for value in (first, *others)])
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return Op("not", (self._convert(operand),))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return Op("neg", (self._convert(operand),))
+                return negative(self._convert(operand))
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self._convert(operand)
             case ast.BinOp(left=left, op=ast.Mod(), right=right):
@@ -136,14 +145,9 @@ class _Python:
         )
 
     def _comparisons(self, node: ast.Compare) -> Expr:
-        tree: Expr | None = None
-        left = node.left
-        for op, right in zip(node.ops, node.comparators, strict=True):
-            test = self._compare(node, left, op, right)
-            tree = test if tree is None else Op("and", (tree, test))
-            left = right
-        assert tree is not None
-        return tree
+        operands = [node.left, *node.comparators]
+        tests = [self._compare(node, *pair) for pair in zip(operands, node.ops, operands[1:], strict=False)]
+        return chained("and", tests)
 
     def _compare(self, node: ast.Compare, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Expr:
         if isinstance(op, ast.In | ast.NotIn):
@@ -165,10 +169,7 @@ class _Python:
         items = [self._convert(item) for item in right.elts]
         if all(isinstance(item, Lit) and item.value is not None for item in items):
             return _known(value, Op("in", (value, *items)))
-        tree = _equal(value, items[0])
-        for item in items[1:]:
-            tree = Op("or", (tree, _equal(value, item)))
-        return tree
+        return chained("or", [_equal(value, item) for item in items])
 
     def _source(self, node: ast.expr) -> str:
         return ast.get_source_segment(self._text, node) or type(node).__name__

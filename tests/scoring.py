@@ -21,7 +21,7 @@ class Scorer:
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
         self.logic: Any = plan.shedding.build(plan.setting)
-        self._encoder = CellEncoder(plan.condition, list(plan.member_schemas.values()))
+        self._encoder = CellEncoder(plan.condition)
         self._seqs = [0] * len(plan.members)
 
     def observe(self, arrivals: Sequence[Arrival]) -> list[float]:

@@ -42,7 +42,7 @@ A_B = {"a": SCHEMA.append(pa.field("mine", pa.int64())), "b": SCHEMA}
 def passing(where, left, right):
     """Positions of the pairs of rows, given as batches, that a condition on inputs a and b lets through."""
     condition = Condition(where, {"a": left.schema, "b": right.schema})
-    encoder = CellEncoder(condition, [left.schema, right.schema])
+    encoder = CellEncoder(condition)
     encoded = [encoder.encode(i, batch) for i, batch in enumerate((left, right))]
     pairs = list(product(range(left.num_rows), range(right.num_rows)))
     at = np.array(pairs, np.int64).reshape(-1, 2)
@@ -75,14 +75,14 @@ def batch_of(**values):
         ("SELECT 1", "'SELECT 1' is not supported; supported are"),
         ("a.f + 1.5", "+(a.f, 1.5) is a number, not a condition; compare it with something"),
         ("a.s", "a.s is text, not a condition; compare it with something"),
-        ("a.n = b.n AND b.t", "b.t is time, not a condition; compare it with something"),
+        ("a.n = b.n AND b.t", "b.t is a time, not a condition; compare it with something"),
         ("NOT 'x'", "'x' is text, not a condition; compare it with something"),
         (
-            "a.n < 9223372036854775808",
+            "a.n + 9223372036854775808 < 0",
             "9223372036854775808 does not fit into 64 bits; write it as a decimal number",
         ),
         ("a.s + 1 = 2", "a.s is text, not a number; arithmetic needs numbers"),
-        ("abs(a.t) = 2", "a.t is time, not a number; arithmetic needs numbers"),
+        ("abs(a.t) = 2", "a.t is a time, not a number; arithmetic needs numbers"),
         ("sqrt(a.n < 1) = 2", "<(a.n, 1) is a truth value, not a number; arithmetic needs numbers"),
         ("least(a.n, b.s) = 2", "b.s is text, not a number; arithmetic needs numbers"),
         (
@@ -91,7 +91,7 @@ def batch_of(**values):
         ),
         (
             "a.t < 5 AND a.n = b.n",
-            "a.t is time and 5 is a number: they cannot be compared; convert one of them with MapToFields",
+            "a.t is a time and 5 is a number: they cannot be compared; convert one of them with MapToFields",
         ),
         ("a.n IN (1, 'x')", "a.n is a number and 'x' is text: they cannot be compared"),
         ("a.s < b.s", "text can be compared with = and <> only, not a.s with b.s"),
@@ -181,7 +181,8 @@ def test_trees_can_be_walked():
     assert [str(column) for column in columns(tree)] == ["a.x", "c.z", "b.y", "a.x"]
     assert len(conjuncts(tree)) == 3
     assert str(parse("x = NULL")) == "=(x, NULL)"
-    assert parse("x <> -1.5") == Op("<>", (Col(None, "x"), Op("neg", (Lit(1.5),))))
+    assert parse("x <> -1.5") == Op("<>", (Col(None, "x"), Lit(-1.5)))
+    assert parse("-(x)") == Op("neg", (Col(None, "x"),))
 
 
 NAN = float("nan")

@@ -120,8 +120,8 @@ def test_double_quotes_are_text_in_generic_and_a_column_in_sql() -> None:
         ("max(*s, 1)", "python", "'max(*s, 1)' is not supported"),
         ("i is 5", "python", "'i is 5': only None can be compared by is; use =="),
         ("i in s", "python", "'s' must be a list of values, such as (1, 2, 3)"),
-        ("-" * 5000 + "1", "python", "the expression is nested too deeply; split it"),
-        ("(" * 5000 + "1", "generic", "nested too deeply"),
+        ("-" * 5000 + "x", "python", "the expression is nested more than 100 deep; split it, with MapToFields"),
+        ("(" * 5000 + "1", "generic", "nested more than 100 deep"),
     ],
 )
 def test_what_is_not_understood_is_named(text: str, language: Any, fault: str) -> None:

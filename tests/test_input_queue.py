@@ -156,7 +156,7 @@ def test_waiting_rows_are_judged_by_the_partners_they_have_and_may_expect(data):
     queue = {"rows": rows, "service_rate": 300, "mode": mode, "refresh": look}
     shedding = {"strategy": "prob", "estimate": "exact", "queue": queue}
     plan = plan_of(TIMED, 2, window="1d", where="a.k = b.k", arrival="at", shedding=shedding)
-    encoder = CellEncoder(plan.condition, list(plan.schemas.values()))
+    encoder = CellEncoder(plan.condition)
     # Looks are further apart once much is held; the model does not know of that.
     small = arrivals[: 2 * look + 20]
     model = queue_up(small, rows, 300, 1000, score, look)
@@ -263,7 +263,7 @@ def test_texts_are_judged_by_hashes_that_the_join_gives_them_too():
     batch = pa.RecordBatch.from_arrays(
         [pa.array(range(5)), texts, pa.array([1.5, None, -0.0, 2, 3]), coded], schema=schema
     )
-    encoder = CellEncoder(plan.condition, [schema, schema])
+    encoder = CellEncoder(plan.condition)
     lasting, nulls = encoder.encode_lasting(0, batch)
     assert encoder.dictionary.size == 0
     cells, expected_nulls = encoder.encode(0, batch)

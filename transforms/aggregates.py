@@ -189,10 +189,12 @@ class AggregateLayout:
             whole[~valid, word] = nothing[what]
 
     def _integers(self, value: int, column: pa.Array) -> Int64s:
-        from slackwater.transforms.encode import int64s, time_words, unit_of
+        from slackwater.transforms.encode import int64s
+        from slackwater.transforms.layouts import layout_of
+        from slackwater.transforms.words import words_of
 
         if kind_of_value(column.type) == "time":
-            return time_words(column, unit_of(column.type))
+            return words_of(layout_of(column.type, ""), column)[0]
         try:
             return int64s(column.cast(pa.int64()))
         except pa.ArrowInvalid as error:

@@ -12,7 +12,7 @@ from slackwater.plugins.options import Duration, Rows
 from slackwater.plugins.shedding.queue_options import Queue
 from slackwater.transforms.config import JoinConfig, OperatorConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.time_unit import NANOS, finest_unit
+from slackwater.transforms.time_unit import NANOS, finest_unit, is_read_from_text
 
 
 def bind_times(
@@ -30,7 +30,7 @@ def bind_times(
 
 def kind_of_times(type_: pa.DataType) -> str | None:
     """What a column of times is made of; text and empty columns may hold any."""
-    if pa.types.is_null(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_):
+    if is_read_from_text(type_):
         return "any"
     if pa.types.is_integer(type_):
         return "integer"

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,20 +19,25 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import Bools, Int64s, UInt64s
 from slackwater.transforms.expression import Col, Expr, ExpressionError, Lit, Op, columns, conjuncts, parse
+from slackwater.transforms.joined import does_not_fit
+from slackwater.transforms.layouts import Layout, common_layout, differing, layout_of
+from slackwater.transforms.opcodes import Lost
 from slackwater.transforms.program import Assembler
 
 MAX_CELLS = 64
 
-Kind = str
-"""How a column is laid in a cell: ``int``, ``float`` (as bits), ``text`` (dictionary code), ``time``."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One int64 word of a tuple: a column of its input in a certain layout."""
+    """One int64 word of a tuple: a column of its input in a certain layout (``layouts.Layout``)."""
 
     column: str
-    kind: Kind
+    kind: str
+    form: str = ""
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.kind, self.form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +48,10 @@ class Predicate:
     inputs: frozenset[int]
 
 
-def kind_of(type_: pa.DataType, where: str) -> Kind:
-    """Return how values of an Arrow type are laid in a cell; raise if a condition cannot use them."""
-    types = pa.types
-    if types.is_dictionary(type_):
-        return kind_of(type_.value_type, where)
-    if types.is_integer(type_) or types.is_boolean(type_) or types.is_null(type_):
-        return "int"
-    if types.is_floating(type_) or types.is_decimal(type_):
-        return "float"
-    if (
-        types.is_string(type_)
-        or types.is_large_string(type_)
-        or types.is_binary(type_)
-        or types.is_large_binary(type_)
-        or types.is_fixed_size_binary(type_)
-    ):
-        return "text"
-    if types.is_temporal(type_):
-        return "time"
-    raise ExpressionError(f"{where} has type {type_}, which a condition cannot compare; use a simple column")
+def kind_of(type_: pa.DataType, where: str) -> str:
+    """Return the kind of the layout for columns of one type; raise if a condition cannot use them."""
+    layout = layout_of(type_, where)
+    return "int" if layout.kind == "null" else layout.kind
 
 
 class Condition:
@@ -76,10 +66,12 @@ class Condition:
     def __init__(
         self, text: str | None, schemas: Mapping[str, pa.Schema], also: Iterable[tuple[str, str]] = ()
     ) -> None:
+        self.text = text
         self.inputs = tuple(schemas)
         self._schemas = tuple(schemas.values())
         self.texts: list[str] = []
         """Text constants; the k-th one always has code k + 1 in the dictionary."""
+        self._codes: dict[str, int] = {}
         self._cells: list[list[Cell]] = [[] for _ in self.inputs]
         parts = [self._resolve(part) for part in conjuncts(parse(text))] if text is not None else []
         parts = [part for part in parts if part != Lit(True)]
@@ -136,7 +128,7 @@ class Condition:
         trees = [predicate.tree for predicate in predicates]
         if not trees:
             return np.empty((0, 4), np.int64)
-        return Assembler(self._cell_of, self._literal_code).assemble(trees)
+        return Assembler(self._cell_of, self._literal_code, self._type_of).assemble(trees, checked=True)
 
     def shared(self, i: int, j: int) -> tuple[int, ...]:
         """Return the key classes that two inputs share."""
@@ -147,7 +139,7 @@ class Condition:
         if not text.strip():
             raise ExpressionError("the expression is empty; write a number such as a.price * b.quantity")
         tree = self._resolve(parse(text))
-        Assembler(self._cell_of, lambda _: 0).number(tree)
+        Assembler(self._cell_of, lambda _: 0, self._type_of).number(tree)
         self.weight = tree
 
     def program_for(self, own: int, trees: Sequence[Expr], number: bool = False) -> Int64s:
@@ -158,7 +150,8 @@ class Condition:
         """
         from slackwater.transforms.encode import lasting_text
 
-        assembler = Assembler(lambda column: self._as_seen_by(own, column), lasting_text)
+        seen = partial(self._as_seen_by, own)
+        assembler = Assembler(seen, lasting_text, self._type_of)
         return assembler.number(trees[0]) if number else assembler.assemble(trees)
 
     def test(self, cells: Sequence[Int64s], nulls: Sequence[UInt64s]) -> Bools:
@@ -184,7 +177,10 @@ class Condition:
             records = np.column_stack([bits, np.concatenate(cells)])
             ints = np.empty((registers(program), machine.BLOCK), np.int64)
             null = np.empty_like(ints)
-            machine.select(program, records, rows, ints, null, passed)
+            try:
+                machine.select(program, records, rows, ints, null, passed)
+            except Lost:
+                raise does_not_fit(self.text) from None
             out &= passed
         return out
 
@@ -211,36 +207,43 @@ class Condition:
             raise ExpressionError(f"input {tree.table!r} has no column {tree.name!r}; it has {', '.join(names)}")
         return tree
 
-    def _column_kind(self, column: Col) -> Kind:
-        schema = self._schemas[self.inputs.index(str(column.table))]
-        return kind_of(schema.field(column.name).type, str(column))
+    def type_of(self, name: str, column: str) -> pa.DataType:
+        """Return the Arrow type of a column of an input."""
+        return self._type_of(Col(name, column))
 
-    def _cell(self, column: Col, kind: Kind) -> tuple[int, int]:
+    def _type_of(self, column: Col) -> pa.DataType:
+        return self._schemas[self.inputs.index(str(column.table))].field(column.name).type
+
+    def _cell(self, column: Col, layout: Layout) -> tuple[int, int]:
         """Return (input, cell) of a column in a layout, adding the cell if it is new."""
         i = self.inputs.index(str(column.table))
-        cell = Cell(column.name, kind)
+        cell = Cell(column.name, *layout)
         if cell not in self._cells[i]:
             self._cells[i].append(cell)
             if len(self._cells[i]) > MAX_CELLS:
                 raise ExpressionError(f"the condition reads more than {MAX_CELLS} columns of {column.table!r}")
         return i, self._cells[i].index(cell)
 
-    def _cell_of(self, column: Col) -> tuple[int, int, Kind]:
-        kind = self._column_kind(column)
-        return (*self._cell(column, kind), kind)
+    def _cell_of(self, column: Col, layout: Layout | None = None) -> tuple[int, int, Layout]:
+        if layout is None:
+            layout = layout_of(self._type_of(column), str(column))
+        return (*self._cell(column, layout), layout)
 
-    def _as_seen_by(self, own: int, column: Col) -> tuple[int, int, Kind]:
+    def _as_seen_by(self, own: int, column: Col, layout: Layout | None = None) -> tuple[int, int, Layout]:
         i = self.inputs.index(str(column.table))
         for members in self.classes:
             shares = i != own and i in members and own in members
             if shares and self._cells[i][members[i]].column == column.name:
-                return own, members[own], self._cells[own][members[own]].kind
-        return self._cell_of(column)
+                found = self._cells[own][members[own]].layout
+                if layout in (None, found):
+                    return own, members[own], found
+        return self._cell_of(column, layout)
 
     def _literal_code(self, text: str) -> int:
-        if text not in self.texts:
+        code = self._codes.setdefault(text, len(self._codes) + 1)
+        if code > len(self.texts):
             self.texts.append(text)
-        return self.texts.index(text) + 1
+        return code
 
     def _is_key(self, part: Expr) -> bool:
         return (
@@ -265,31 +268,29 @@ class Condition:
             joined = [column for group in merged for column in group]
             groups.append(joined + [column for column in pair if column not in joined])
         for group in groups:
-            kind = self._common_kind(group)
+            layout = self._common_layout(group)
             members: dict[int, int] = {}
             first: dict[int, Col] = {}
             for column in group:
-                i, cell = self._cell(column, kind)
+                i, cell = self._cell(column, layout)
                 if i in members:
                     self.predicates.append(Predicate(Op("=", (first[i], column)), frozenset([i])))
                 else:
                     members[i], first[i] = cell, column
             self.classes.append(members)
 
-    def _common_kind(self, group: Sequence[Col]) -> Kind:
-        kinds = {self._column_kind(column): column for column in group}
-        if len(kinds) == 1:
-            return next(iter(kinds))
-        if set(kinds) == {"int", "float"}:
-            return "float"
-        (kind, column), (other_kind, other) = list(kinds.items())[:2]
-        raise ExpressionError(
-            f"{column} is {_WORDS[kind]} and {other} is {_WORDS[other_kind]}: they can never be equal; "
-            "convert one of them with MapToFields"
-        )
-
-
-_WORDS = {"int": "a number", "float": "a number", "text": "text", "time": "a time"}
+    def _common_layout(self, group: Sequence[Col]) -> Layout:
+        types = [self._type_of(column) for column in group]
+        for column, type_ in zip(group, types, strict=True):
+            layout_of(type_, str(column))
+        for (first, one), (column, other) in combinations(zip(group, types, strict=True), 2):
+            found = differing(one, other)
+            if found is not None:
+                raise ExpressionError(
+                    f"{first} is {found[0]} and {column} is {found[1]}: they can never be equal; "
+                    "convert one of them with MapToFields"
+                )
+        return common_layout(types)
 
 
 def registers(program: Int64s) -> int:

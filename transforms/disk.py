@@ -187,7 +187,7 @@ class RowReader:
     def __init__(self, disk: RowDisk, plan: JoinPlan) -> None:
         self._disk, self._condition = disk, plan.condition
         self._schemas = stored_schemas(plan)
-        self._encoder = CellEncoder(plan.condition, list(plan.schemas.values()))
+        self._encoder = CellEncoder(plan.condition)
         self._kept = 0
 
     def blocks(self, which: int, partition: int, size: int) -> Iterator[Stored]:
@@ -209,7 +209,7 @@ class RowReader:
         return Stored(rows, notes, *self._encode(which, rows))
 
     def words(self, which: int, cell: int, values: Any) -> Int64s:
-        return self._encoder.words(self._condition.columns[which][cell], values)
+        return self._encoder.words(self._condition.columns[which][cell], values)[0]
 
     def keep(self, which: int, cells: Int64s) -> None:
         """Forget texts but those of these tuples, once they are the smaller part."""

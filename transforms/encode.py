@@ -12,16 +12,10 @@ import pyarrow.compute as pc
 from slackwater.plugins.contract import Bools, Int8s, Int64s, Snapshot, UInt64s
 from slackwater.transforms.condition import Cell, Condition
 from slackwater.transforms.kernels import strings
+from slackwater.transforms.layouts import Layout, value_type
+from slackwater.transforms.words import Words, decoded, int64s, scaled_bytes, unscaled, values_of, words_of
 
-_TIME_UNITS = ("s", "ms", "us", "ns")
-
-
-def int64s(array: pa.Array) -> Int64s:
-    """View an int64 Arrow array as NumPy, nulls as whatever is beneath them."""
-    buffer = array.buffers()[1]
-    if buffer is None or len(array) == 0:
-        return np.zeros(len(array), np.int64)
-    return np.frombuffer(buffer, np.int64, len(array), array.offset * 8)
+__all__ = ["CellEncoder", "TextDictionary", "grown", "int64s", "valid_mask"]
 
 
 def valid_mask(array: pa.Array) -> Bools:
@@ -31,22 +25,6 @@ def valid_mask(array: pa.Array) -> Bools:
     return np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def time_unit(condition: Condition, schemas: Sequence[pa.Schema]) -> str:
-    """Return the finest unit of the times that a condition compares: the unit of all of them in cells."""
-    times = [
-        schema.field(cell.column).type
-        for cells, schema in zip(condition.columns, schemas, strict=True)
-        for cell in cells
-        if cell.kind == "time"
-    ]
-    return max(map(unit_of, times), key=_TIME_UNITS.index, default="ms")
-
-
-def unit_of(type_: pa.DataType) -> str:
-    """Return the unit that holds every time of a type."""
-    return str(getattr(type_, "unit", "ms" if pa.types.is_date64(type_) else "s"))
-
-
 class CellEncoder:
     """Encodes batches of every input; equal values of a key class become equal words.
 
@@ -54,12 +32,9 @@ class CellEncoder:
     uses, so the dictionary is bounded by the rows held, not by the length of the input.
     """
 
-    def __init__(
-        self, condition: Condition, schemas: Sequence[pa.Schema], snapshot: Snapshot | None = None
-    ) -> None:
+    def __init__(self, condition: Condition, snapshot: Snapshot | None = None) -> None:
         self._layout = condition.columns
         self._width = condition.width
-        self._time_unit = time_unit(condition, schemas)
         self.dictionary = TextDictionary(condition.texts, snapshot)
 
     def encode(
@@ -69,34 +44,31 @@ class CellEncoder:
 
         Rows that are not of this input but speak of it have ``columns``: the column for each cell that they fill.
         """
-        cells = np.zeros((batch.num_rows, self._width), np.int64)
-        nulls = np.zeros(batch.num_rows, np.uint64)
-        layout = self._layout[which]
-        names = {c: cell.column for c, cell in enumerate(layout)} if columns is None else columns
-        for c, name in names.items():
-            column = batch.column(name)
-            cells[:, c] = self.words(layout[c], column)
-            if column.null_count or pa.types.is_null(column.type):
-                nulls |= (~valid_mask(column)).astype(np.uint64) << np.uint64(c)
-        return cells, nulls
+        return self._encode(which, batch, columns, lasting=False)
 
     def encode_lasting(
         self, which: int, batch: pa.RecordBatch, columns: Mapping[int, str] | None = None
     ) -> tuple[Int64s, UInt64s]:
         """As ``encode``, but with cells as ``lasting`` returns them; no text is taken into the dictionary."""
-        texts = self.text_cells(which)
+        return self._encode(which, batch, columns, lasting=True)
+
+    def _encode(
+        self, which: int, batch: pa.RecordBatch, columns: Mapping[int, str] | None, lasting: bool
+    ) -> tuple[Int64s, UInt64s]:
+        cells = np.zeros((batch.num_rows, self._width), np.int64)
+        nulls = np.zeros(batch.num_rows, np.uint64)
         layout = self._layout[which]
-        names = {c: cell.column for c, cell in enumerate(layout)} if columns is None else dict(columns)
-        cells, nulls = self.encode(which, batch, {c: name for c, name in names.items() if c not in texts})
-        for c in texts:
-            if c in names:
-                column = batch.column(names[c])
-                valid = valid_mask(column) & (not pa.types.is_null(column.type))
-                if valid.any():
-                    hashes = np.empty(len(column), np.int64)
-                    strings.hash_strings(*text_buffers(plain(column)), hashes)
-                    cells[valid, c] = hashes[valid]
-                nulls |= (~valid).astype(np.uint64) << np.uint64(c)
+        names = {c: cell.column for c, cell in enumerate(layout)} if columns is None else columns
+        for c, name in names.items():
+            column = decoded(batch.column(name))
+            words, known = (lasting_words if lasting else self.words)(layout[c], column)
+            cells[:, c] = words
+            if column.null_count or pa.types.is_null(column.type):
+                known = valid_mask(column) if known is None else valid_mask(column) & known
+            if known is not None:
+                nulls |= (~known).astype(np.uint64) << np.uint64(c)
+                if lasting:
+                    cells[~known, c] = 0
         return cells, nulls
 
     def text_cells(self, which: int) -> list[int]:
@@ -114,75 +86,49 @@ class CellEncoder:
             cells[mine, c] = self.dictionary.hashes(cells[mine, c]).view(np.int64)
         return cells
 
-    def words(self, cell: Cell, column: pa.Array) -> Int64s:
-        """Return values as they lie in a cell, nulls as anything."""
-        if pa.types.is_null(column.type):
-            return np.zeros(len(column), np.int64)
-        if cell.kind == "text":
-            return self.dictionary.encode(column)
-        if cell.kind == "time":
-            return time_words(column, self._time_unit)
-        return number_words(column, cell.kind)
+    def words(self, cell: Cell, column: pa.Array) -> Words:
+        """Return values as they lie in a cell, nulls as anything, and which have a word."""
+        column = decoded(column)
+        if cell.kind != "text" or pa.types.is_null(column.type):
+            return words_of(cell.layout, column)
+        texts, known = exact_texts(cell.layout, column)
+        return self.dictionary.encode(texts), known
 
     def values(self, cell: Cell, type_: pa.DataType, words: Int64s) -> pa.Array:
         """Return words of a cell as values of the column that they were made from, of type ``type_``."""
-        if pa.types.is_dictionary(type_):
-            type_ = type_.value_type
+        type_ = value_type(type_)
+        if cell.layout.is_wide:
+            return unscaled(cell.layout, self.dictionary.texts(words))
         if cell.kind == "text":
             return pa.array(self.dictionary.texts(words), pa.binary()).cast(type_)
-        if cell.kind == "float":
-            return pa.array(words.view(np.float64))
-        if cell.kind == "time" and (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
-            zone = getattr(type_, "tz", None)
-            return pa.array(words).cast(pa.timestamp(self._time_unit, zone)).cast(type_, safe=False)
-        return pa.array(words).cast(type_) if pa.types.is_boolean(type_) else pa.array(words)
+        return values_of(cell.layout, type_, words)
 
 
-def number_words(column: pa.Array, kind: str) -> Int64s:
-    """Lay numbers in words: integers as they are, floats as bits with one zero and one NaN."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if kind == "int":
-        return int64s(column.cast(pa.int64(), safe=False))
-    floats = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
-    return np.where(np.isnan(floats), np.nan, floats).view(np.int64)
+def exact_texts(layout: Layout, column: pa.Array) -> tuple[pa.Array, Bools | None]:
+    """Return the bytes that stand for values in a layout of text, and which values have some."""
+    if not layout.is_wide:
+        return column, None
+    texts, known = scaled_bytes(column, layout.scale)
+    if column.null_count or known is not None:
+        valid = valid_mask(column) if known is None else valid_mask(column) & known
+        texts = pc.if_else(pa.array(valid), texts, None)
+    return texts, known
 
 
-def plain(column: pa.Array) -> pa.Array:
-    """Return a column of exact keys: without a dictionary, and decimals as text, which loses no digit."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column.cast(pa.string()) if pa.types.is_decimal(column.type) else column
-
-
-def time_words(column: pa.Array, unit: str) -> Int64s:
-    """Lay times in words, counted in ``unit``."""
-    if pa.types.is_date(column.type):
-        column = column.cast(pa.timestamp(unit))
-    elif pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp(unit, column.type.tz))
-    elif pa.types.is_duration(column.type):
-        column = column.cast(pa.duration(unit))
-    elif pa.types.is_time(column.type):
-        column = column.cast(pa.time64(unit) if unit in ("us", "ns") else pa.time32(unit))
-        if pa.types.is_time32(column.type):
-            column = column.cast(pa.int32())
-    return int64s(column.cast(pa.int64(), safe=False))
-
-
-def lasting_words(cell: Cell, column: pa.Array, unit: str) -> Int64s:
-    """Return values as they lie in cells of ``Tuples``, with texts as hashes; none may be null."""
-    if cell.kind == "text":
-        offsets, data = text_buffers(column)
-        out = np.empty(len(column), np.int64)
-        strings.hash_strings(offsets, data, out)
-        return out
-    return time_words(column, unit) if cell.kind == "time" else number_words(column, cell.kind)
+def lasting_words(cell: Cell, column: pa.Array) -> Words:
+    """Return values as they lie in cells of ``Tuples``, with texts as hashes, nulls as anything."""
+    column = decoded(column)
+    if cell.kind != "text" or pa.types.is_null(column.type):
+        return words_of(cell.layout, column)
+    texts, known = exact_texts(cell.layout, column)
+    out = np.empty(len(column), np.int64)
+    strings.hash_strings(*text_buffers(texts), out)
+    return out, known
 
 
 def lasting_text(text: str) -> int:
     """Return the hash of a text as it lies in cells of ``Tuples``."""
-    return int(lasting_words(Cell("", "text"), pa.array([text]), "")[0])
+    return int(lasting_words(Cell("", "text"), pa.array([text]))[0][0])
 
 
 class TextDictionary:
@@ -277,10 +223,11 @@ class TextDictionary:
 
 def text_buffers(column: pa.Array) -> tuple[Int64s, Any]:
     """Return offsets and bytes of a text column of any layout; nulls are empty or whatever is beneath."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_fixed_size_binary(column.type) or pa.types.is_string(column.type):
-        column = column.cast(pa.binary()) if not pa.types.is_string(column.type) else column
+    column = decoded(column)
+    if pa.types.is_fixed_size_binary(column.type) or pa.types.is_binary_view(column.type):
+        column = column.cast(pa.large_binary())
+    elif pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
         width: Any = np.int64
     else:

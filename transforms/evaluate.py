@@ -1,12 +1,14 @@
 """Evaluating expressions on Arrow batches, a whole column at a time.
 
 Logic is three-valued as in SQL. Division is always floating; division and modulo by zero and the root of a
-negative number give null. ``least`` and ``greatest`` ignore nulls. Whole numbers are 64 bits wide; a result
-that does not fit is an error, not another number.
+negative number give null. ``least`` and ``greatest`` ignore nulls. Numbers and times are compared by their
+values, whatever their types. Whole numbers are 64 bits wide and decimals exact; a result that does not fit is an
+error, not another number.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import reduce
 from typing import Any, Final
 
@@ -14,9 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.transforms.comparing import comparable, compared, decimals_for
 from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.expression import Col, Expr, ExpressionError, Lit, Op
+from slackwater.transforms.expression import Col, Expr, ExpressionError, Lit, Op, Real
 from slackwater.transforms.expression_sql import text_of
+from slackwater.transforms.layouts import family_of
 from slackwater.transforms.plan import ARRIVAL
 
 _COMPARE: Final = {"=": "equal", "<>": "not_equal", "<": "less", "<=": "less_equal"}
@@ -54,8 +58,8 @@ def evaluate(expr: Expr, batch: pa.RecordBatch) -> pa.Array:
         value = _Evaluator(batch).value(expr)
     except pa.ArrowInvalid as error:
         raise SlackwaterError(f"{text_of(expr)}: {error}; keep the numbers smaller, or divide them") from None
-    except RecursionError:
-        raise ExpressionError("the expression is nested too deeply; split it") from None
+    except pa.ArrowNotImplementedError as error:
+        raise ExpressionError(f"{text_of(expr)} cannot be computed: {error}; use other types") from None
     return value if isinstance(value, pa.Array) else pa.repeat(value, len(batch))
 
 
@@ -83,9 +87,10 @@ class _Evaluator:
         if isinstance(expr, Col):
             return self._column(expr)
         if isinstance(expr, Lit):
-            if isinstance(expr.value, int) and not -(2**63) <= expr.value < 2**63:
+            if isinstance(expr.value, int) and not -(2**63) <= expr.value < 2**64:
                 raise ExpressionError(f"{expr.value} does not fit into 64 bits; write it as a decimal number")
-            return pa.scalar(expr.value)
+            large = isinstance(expr.value, int) and expr.value >= 2**63
+            return pa.scalar(expr.value, pa.uint64() if large else None)
         name, args = expr.name, expr.args
         if name in ("and", "or"):
             return getattr(pc, f"{name}_kleene")(*(self._boolean(arg) for arg in args))
@@ -118,7 +123,7 @@ class _Evaluator:
         return truth(value)
 
     def _number(self, expr: Expr) -> Any:
-        """A number as int64 or float64."""
+        """A number as int64, float64 or decimal."""
         value = self.value(expr)
         kind = kind_of_value(value.type)
         if kind not in ("number", "bool", "null"):
@@ -128,7 +133,9 @@ class _Evaluator:
     def _compare(self, expr: Op) -> Any:
         left, right = (self.value(arg) for arg in expr.args)
         left, right = self._alike(expr.args[0], left, expr.args[1], right)
-        return pc.call_function(_COMPARE[expr.name], [left, right])
+        if left.type == right.type and getattr(left.type, "scale", 0) >= 0:
+            return pc.call_function(_COMPARE[expr.name], [left, right])
+        return compared(expr.name, left, right, len(self._batch))
 
     def _alike(self, a: Expr, left: Any, b: Expr, right: Any) -> tuple[Any, Any]:
         """Bring two values to a common type, or say why they cannot be compared."""
@@ -147,35 +154,40 @@ class _Evaluator:
             type_ = right.type if kinds[0] == "null" else left.type
             return left.cast(type_), right.cast(type_)
         if known == {"number"} and kinds != ["bool", "bool"]:
-            return _wide(left), _wide(right)
-        if known == {"time"} and left.type != right.type:
-            return self._alike_times(a, left, b, right)
-        return left, right
-
-    def _alike_times(self, a: Expr, left: Any, b: Expr, right: Any) -> tuple[Any, Any]:
-        types = (left.type, right.type)
-        if all(pa.types.is_timestamp(t) or pa.types.is_date(t) for t in types):
-            zones = {t.tz is None for t in types if pa.types.is_timestamp(t)}
-            if len(zones) < 2:
-                zone = next((t.tz for t in types if pa.types.is_timestamp(t)), None)
-                common = pa.timestamp("ns" if any(getattr(t, "unit", "") == "ns" for t in types) else "us", zone)
-                return left.cast(common), right.cast(common)
-        elif pa.types.is_time(types[0]) == pa.types.is_time(types[1]) and not any(
-            pa.types.is_timestamp(t) or pa.types.is_date(t) for t in types
-        ):
-            common = pa.time64("ns") if pa.types.is_time(types[0]) else pa.duration("ns")
-            return left.cast(common), right.cast(common)
-        raise ExpressionError(
-            f"{text_of(a)} is {types[0]} and {text_of(b)} is {types[1]}: they cannot be compared"
+            return comparable(a, left, right.type), comparable(b, right, left.type)
+        if known == {"time"} and family_of(left.type) != family_of(right.type):
+            words = family_of(left.type), family_of(right.type)
+            raise ExpressionError(
+                f"{text_of(a)} is {words[0]} and {text_of(b)} is {words[1]}: they cannot be compared"
+            )
+        return (
+            (left.cast(pa.large_string()), right.cast(pa.large_string())) if known == {"text"} else (left, right)
         )
 
     def _in(self, expr: Op) -> Any:
+        """Look for texts and numbers in a list at once, and compare with all else one by one."""
         first, *items = expr.args
-        tests = [self._compare(Op("=", (first, item))) for item in items]
+        value = self.value(first)
+        kind = kind_of_value(value.type)
+        sought: list[Any] = []
+        if kind == "text" or pa.types.is_int64(value.type):
+            wanted = str if kind == "text" else int
+            sought = [item.value for item in items if isinstance(item, Lit) and type(item.value) is wanted]
+        tests = [self._compare(Op("=", (first, item))) for item in items if not _is_among(item, sought)]
+        if sought:
+            fitting = sought if kind == "text" else [n for n in sought if -(2**63) <= n < 2**63]
+            type_ = pa.large_string() if kind == "text" else pa.int64()
+            found = pc.is_in(value.cast(type_), pa.array(fitting, type_))
+            tests.append(pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_())))
         return reduce(pc.or_kleene, tests)
 
     def _arithmetic(self, expr: Op) -> Any:
         values = [self._number(arg) for arg in expr.args]
+        if any(pa.types.is_decimal(value.type) for value in values):
+            return self._decimal_arithmetic(expr, values)
+        return self._computed(expr, values)
+
+    def _computed(self, expr: Op, values: list[Any]) -> Any:
         if expr.name == "neg":
             return pc.negate_checked(values[0])
         if expr.name == "abs":
@@ -196,6 +208,19 @@ class _Evaluator:
         if expr.name not in _ARITHMETIC:
             raise ExpressionError(f"{expr.name!r} is not an operation that can be evaluated")
         return pc.call_function(_ARITHMETIC[expr.name], values)
+
+    def _decimal_arithmetic(self, expr: Op, values: list[Any]) -> Any:
+        """Compute with decimals: exactly, but for divisions, roots and floats among them."""
+        exact = [
+            pa.scalar(arg.value.exact) if isinstance(arg, Lit) and isinstance(arg.value, Real) else value
+            for arg, value in zip(expr.args, values, strict=True)
+        ]
+        if expr.name in ("/", "sqrt") or any(pa.types.is_floating(value.type) for value in exact):
+            floats = [pc.cast(value, pa.float64(), safe=False) for value in values]
+            return self._computed(expr, floats)
+        if expr.name == "%":
+            raise ExpressionError(f"{text_of(expr)}: % is for whole numbers and floats, not for decimals")
+        return self._computed(expr, decimals_for(expr, exact))
 
     def _modulo(self, left: Any, right: Any) -> Any:
         """The remainder with the sign of the dividend."""
@@ -230,9 +255,11 @@ def truth(value: Any) -> Any:
 
 
 def _wide(value: Any) -> Any:
-    """A number, truth value or NULL as int64 or float64."""
+    """A number, truth value or NULL as int64, float64 or decimal."""
     type_ = value.type
-    if pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+    if pa.types.is_decimal(type_):
+        return value
+    if pa.types.is_floating(type_):
         return value.cast(pa.float64(), safe=False)
     if pa.types.is_boolean(type_) and not isinstance(value, pa.Array):
         return pa.scalar(None if value.as_py() is None else int(value.as_py()), pa.int64())
@@ -243,8 +270,14 @@ def _valid(array: pa.Array) -> Any:
     return np.asarray(array.is_valid())
 
 
+def _is_among(item: Expr, sought: list[Any]) -> bool:
+    return bool(sought) and isinstance(item, Lit) and type(item.value) is type(sought[0])
+
+
 def _time(text: str, type_: pa.DataType) -> Any:
-    try:
-        return pa.scalar(text).cast(type_)
-    except pa.ArrowInvalid:
-        raise ExpressionError(f"{text!r} is not a time; write it as 2024-01-31 or 2024-01-31 12:00:00") from None
+    """Read a time as one of a type, or of a unit that reaches further."""
+    wider = [pa.timestamp("s", type_.tz)] if pa.types.is_timestamp(type_) else []
+    for wanted in (type_, *wider):
+        with suppress(pa.ArrowInvalid):
+            return pa.scalar(text).cast(wanted)
+    raise ExpressionError(f"{text!r} is not a time; write it as 2024-01-31 or 2024-01-31 12:00:00")

@@ -56,7 +56,8 @@ def _text(expr: Expr) -> tuple[str, int]:
         return f"{expr.name}({', '.join(map(text_of, expr.args))})", 9
     binding = _BINDING[expr.name]
     word = expr.name.upper() if expr.name.isalpha() else expr.name
-    parts = [_inner(first, binding), *(_inner(other, binding + 1) for other in others)]
+    tighter = 0 if expr.name in ("and", "or") else 1
+    parts = [_inner(first, binding), *(_inner(other, binding + tighter) for other in others)]
     return f" {word} ".join(parts), binding
 
 

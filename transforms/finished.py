@@ -14,6 +14,7 @@ from slackwater.plugins.contract import Finished, Int64s
 from slackwater.transforms.condition import Cell
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.jsonrows import integers_to_json, rows_to_json
+from slackwater.transforms.layouts import WHOLE
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.punctuating import PUNCTUATION_SCHEMA
 
@@ -35,7 +36,7 @@ def finished_batch(plan: JoinPlan, encoder: CellEncoder, finished: Sequence[Fini
 
 def _patterns(plan: JoinPlan, encoder: CellEncoder, classes: Sequence[int], words: Int64s) -> pa.Array:
     columns = [(c, *member) for c, number in enumerate(classes) for member in _members(plan, number)]
-    if all(layout.kind == "int" and pa.types.is_integer(type_) for _, _, layout, type_ in columns):
+    if all(layout.layout == WHOLE and pa.types.is_integer(type_) for _, _, layout, type_ in columns):
         return integers_to_json([name for _, name, _, _ in columns], words.take([c for c, *_ in columns], axis=1))
     shown = {
         name: encoder.values(layout, type_, np.ascontiguousarray(words[:, c]))

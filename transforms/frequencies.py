@@ -45,9 +45,8 @@ def key_frequencies(
     if not tables:
         return ()
     # Checking a template needs neither the compiler nor Arrow's functions.
-    from slackwater.transforms.encode import lasting_words, time_unit, valid_mask
+    from slackwater.transforms.encode import lasting_words, valid_mask
 
-    unit = time_unit(condition, list(schemas.values()))
     found = []
     for i, classes in _keys(condition):
         cells = [condition.columns[i][condition.classes[c][i]] for c in classes]
@@ -55,11 +54,12 @@ def key_frequencies(
         frequency = table[FREQUENCY].to_numpy()
         columns = [table[cell.column].combine_chunks() for cell in cells]
         valid = np.logical_and.reduce([valid_mask(column) for column in columns])
-        words = [
-            lasting_words(cell, column.filter(pa.array(valid)), unit)
-            for cell, column in zip(cells, columns, strict=True)
-        ]
-        values, at = np.unique(np.stack(words, axis=1), axis=0, return_inverse=True)
+        words = []
+        for cell, column in zip(cells, columns, strict=True):
+            found_words, known = lasting_words(cell, column)
+            words.append(found_words)
+            valid = valid if known is None else valid & known
+        values, at = np.unique(np.stack(words, axis=1)[valid], axis=0, return_inverse=True)
         share = np.bincount(at.ravel(), frequency[valid], len(values)) / max(1.0, frequency.sum())
         found.append(KeyFrequencies(i, classes, np.ascontiguousarray(values), share))
     return tuple(found)

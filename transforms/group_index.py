@@ -11,17 +11,10 @@ import pyarrow as pa
 from slackwater.plugins.contract import Bools, Int64s, Snapshot, UInt64s
 from slackwater.transforms import ipc
 from slackwater.transforms.condition import Cell
-from slackwater.transforms.encode import (
-    TextDictionary,
-    grown,
-    number_words,
-    plain,
-    time_words,
-    unit_of,
-    valid_mask,
-)
+from slackwater.transforms.encode import TextDictionary, exact_texts, grown, valid_mask
 from slackwater.transforms.grouping import MAX_NAMED
 from slackwater.transforms.kernels import groups as kernel
+from slackwater.transforms.words import decoded, words_of
 
 _RUN: Final = 1 << 13
 """Rows at a time: room is made for as many groups, so that the table stays in cache."""
@@ -142,15 +135,13 @@ class GroupIndex:
         cells = np.zeros((batch.num_rows, len(self._cells)), np.int64)
         nulls = np.zeros(batch.num_rows, np.uint64)
         for c, cell in enumerate(self._cells):
-            column = plain(batch.column(cell.column))
+            column = decoded(batch.column(cell.column))
             if cell.kind == "text":
-                coded = column.dictionary_encode()
+                coded = exact_texts(cell.layout, column)[0].dictionary_encode()
                 codes = np.append(self._texts.encode(coded.dictionary), 0)
                 words = codes[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-            elif cell.kind == "time":
-                words = time_words(column, unit_of(column.type))
             else:
-                words = number_words(column, cell.kind)
+                words, _ = words_of(cell.layout, column)
             cells[:, c] = words
             if column.null_count or pa.types.is_null(column.type):
                 valid = valid_mask(column)

@@ -7,9 +7,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from slackwater.transforms.condition import MAX_CELLS, Cell, kind_of
+from slackwater.transforms.condition import MAX_CELLS, Cell
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import ExpressionError
+from slackwater.transforms.layouts import layout_of, value_type
 
 MAX_NAMED: Final = 32
 """Group columns at most where keys may leave some open: half of the bits of a null mask say which."""
@@ -68,10 +69,12 @@ def check_aggregate_names(names: Sequence[str], taken: Sequence[str]) -> None:
 
 def _cell(field: pa.Field, setting: str) -> Cell:
     try:
-        kind = kind_of(field.type, field.name)
+        layout = layout_of(field.type, field.name)
     except ExpressionError:
         raise ConfigError(
             f"column {field.name!r} has type {field.type}, which cannot be grouped by; use a simple column",
             setting,
         ) from None
-    return Cell(field.name, "text" if pa.types.is_decimal(field.type) else kind)
+    if pa.types.is_decimal(value_type(field.type)):
+        return Cell(field.name, "text", f"scale {layout.scale}")
+    return Cell(field.name, *layout)

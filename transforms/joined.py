@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from slackwater.plugins.contract import Bools, Evicted, Float64s, Int64s, Matches
+from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.opcodes import Lost
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Joined:
@@ -43,3 +50,25 @@ def spread(size: Any, joins: Bools) -> Any:
     sizes = np.zeros(joins.size, size.dtype)
     sizes[joins] = size
     return sizes
+
+
+def does_not_fit(condition: str | None) -> SlackwaterError:
+    """Return the error of a condition whose verdict depends on a number that does not fit."""
+    return SlackwaterError(
+        f"where: {condition} computes a whole number that does not fit into 64 bits; keep the numbers smaller, "
+        "or divide them"
+    )
+
+
+def naming_condition(method: Callable[P, T]) -> Callable[P, T]:
+    """Let a method of an operator name the join's condition where a number of it does not fit."""
+
+    @wraps(method)
+    def named(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except Lost:
+            operator: Any = args[0]
+            raise does_not_fit(operator._plan.config.where) from None
+
+    return named

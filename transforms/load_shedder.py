@@ -40,7 +40,7 @@ class LoadShedder(InMemoryOperator):
         self._newest = int(state.get("newest", NEVER))
         """Largest event time of a row."""
         self.accounting = Accounting(plan.inputs, state.get("accounting"))
-        encoder = CellEncoder(plan.condition, list(plan.schemas.values()))
+        encoder = CellEncoder(plan.condition)
         self._waiting = _WaitingRows(plan, encoder, self.accounting, state.get("queue"))
         self.seconds = {"kernel": 0.0, "materialise": 0.0, "adapt": 0.0}
         """Time spent on the queue."""

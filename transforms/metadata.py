@@ -171,9 +171,10 @@ def bind_foreign_keys(
             (own,) = promise.columns
             ends = [(condition.inputs.index(name), column) for name, column in (own, promise.refers)]
             (which, cell), (other, referred) = [(i, condition.cell_of(i, column)) for i, column in ends]
-            kinds = condition.columns[which][cell].kind, condition.columns[other][referred].kind
-            if kinds[0] != kinds[1]:
-                fault = f"{'.'.join(own)} is {kinds[0]} and {'.'.join(promise.refers)} is {kinds[1]}; "
+            layouts = condition.columns[which][cell].layout, condition.columns[other][referred].layout
+            if layouts[0] != layouts[1]:
+                types = [condition.type_of(name, column) for name, column in (own, promise.refers)]
+                fault = f"{'.'.join(own)} is {types[0]} and {'.'.join(promise.refers)} is {types[1]}; "
                 raise ConfigError(f"{fault}make them alike with MapToFields", *promise.path)
             unique = derived.index(("unique", Pattern(other, (referred,), False)))
             keys.append(ForeignKey(which, cell, first + unique))

@@ -34,4 +34,16 @@
     OR,
     NOT,
     IS_NULL,
-) = range(33)
+    CMP_II,
+    CMP_IU,
+    CMP_IF,
+    CMP_UF,
+    SIGN,
+    IN,
+    DATA,
+    CHECK,
+) = range(41)
+
+
+class Lost(Exception):
+    """A verdict depends on a whole number that 64 bits cannot hold: what the machine raises, without a word."""

@@ -35,7 +35,7 @@ from slackwater.transforms.disk import RowDisk
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.input_queue import InputQueue
 from slackwater.transforms.intake import Chunk, Intake, Refused
-from slackwater.transforms.joined import Joined, spread
+from slackwater.transforms.joined import Joined, naming_condition, spread
 from slackwater.transforms.late_rows import LateRows
 from slackwater.transforms.outputs import Counts, Outputs, late_batches
 from slackwater.transforms.pacing import Pacing
@@ -53,13 +53,12 @@ class Operator:
     """One shard of a sliding window join."""
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None, shard: int = 0) -> None:
-        setting = plan.setting
-        state: dict[str, Any] = dict(snapshot) if snapshot else {}
-        self._plan = plan
+        self._plan, setting = plan, plan.setting
+        state: dict[str, Any] = dict(snapshot or {})
         self._intake = Intake(plan, state.get("intake"))
         self._disorder = plan.disorder.build(setting, state.get("disorder"))
         self._join = plan.join.build(setting, state.get("join"))
-        self._encoder = CellEncoder(plan.condition, list(plan.member_schemas.values()), state.get("texts"))
+        self._encoder = CellEncoder(plan.condition, state.get("texts"))
         shed = state.get("shedding")
         shedding = plan.shedding.build(setting, shed["logic"] if shed else None)
         capacity = None if shedding.memory is None else 1
@@ -316,6 +315,7 @@ class Operator:
         reason = "punctuation_violated"
         self.accounting.recall_each(self._late.add(held.input[which], held.seq[which], reason), reason)
 
+    @naming_condition
     def _join_rows(
         self, out: Outputs, released: Released, punctuations: Punctuations | None, level: Int64s, on_t: int
     ) -> tuple[list[Any], Int64s]:

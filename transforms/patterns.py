@@ -17,7 +17,8 @@ import pyarrow.json as pa_json
 
 from slackwater.plugins.contract import Bools, Int64s, UInt64s
 from slackwater.transforms.condition import Cell
-from slackwater.transforms.encode import number_words, time_words, unit_of, valid_mask
+from slackwater.transforms.encode import valid_mask
+from slackwater.transforms.words import words_of
 
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _UNNAMED: Final = object()
@@ -178,9 +179,10 @@ class PatternReader:
     def _word(self, cell: Cell, type_: pa.DataType, value: Any) -> int:
         """Return the end of a range as a word that is in the order of the values."""
         column = pa.array([self._scalar(type_, value)], type_)
-        if cell.kind == "time":
-            return int(time_words(column, unit_of(type_))[0])
-        word = int(number_words(column, cell.kind)[0])
+        words, known = words_of(cell.layout, column)
+        if known is not None and not known[0]:
+            raise ValueError("a value of the column")
+        word = int(words[0])
         return word ^ (word >> 63 & _HIGHEST) if cell.kind == "float" else word
 
 

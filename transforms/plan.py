@@ -207,7 +207,8 @@ class JoinPlan:
         own = self.source_columns(which)
         if own is None:
             return [cells[member]]
-        return [Cell(own[self.condition.columns[member].index(cells[member])], cells[member].kind)]
+        column = own[self.condition.columns[member].index(cells[member])]
+        return [replace(cells[member], column=column)]
 
     def shard_rows(self, which: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Bools | None]:
         """Return rows of input ``which`` with those columns, and which of them go to every shard."""

@@ -240,9 +240,10 @@ class Promises:
                 picked = np.asarray(pc.list_parent_indices(lists), np.int64)
                 values = pc.list_flatten(lists)
                 valid = np.asarray(values.is_valid(), np.bool_)
-                words = self._encoder.words(cell, values)[valid]
+                words, has_word = self._encoder.words(cell, values)
+                valid = valid if has_word is None else valid & has_word
                 of, table = of[picked[valid]], table[picked[valid]]
-                table[:, kernel.PENDING_VALUES + len(own)] = words
+                table[:, kernel.PENDING_VALUES + len(own)] = words[valid]
             else:
                 is_float = cell.kind == "float"
                 ends = (kernel.LOWEST, kernel.HIGHEST)
@@ -253,7 +254,8 @@ class Promises:
                     if column is not None:
                         values = rows.column(column)
                         fits &= np.asarray(values.is_valid(), np.bool_)
-                        table[:, place] = self._encoder.words(cell, values)
+                        table[:, place], has_word = self._encoder.words(cell, values)
+                        fits = fits if has_word is None else fits & has_word
                 of, table = of[fits], table[fits]
         table[:, 0] = n
         return of, table

@@ -20,6 +20,7 @@ from slackwater.transforms.condition import Cell, Condition, kind_of
 from slackwater.transforms.config import JoinConfig, PunctuationConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import Col, Expr, ExpressionError, Op, parse
+from slackwater.transforms.layouts import FLOAT, WHOLE, layout_of
 
 if TYPE_CHECKING:
     pass
@@ -139,12 +140,12 @@ def _comparable(own: pa.DataType, other: pa.DataType) -> bool:
     if pa.types.is_null(other):
         return True
     try:
-        kinds = kind_of(own, ""), kind_of(other, "")
+        layouts = layout_of(own, ""), layout_of(other, "")
     except ExpressionError:
         return False
-    if kinds == ("time", "time"):
+    if layouts[0].kind == layouts[1].kind == "time":
         return own == other
-    return kinds[0] == kinds[1] or kinds == ("float", "int")
+    return layouts[0] == layouts[1] or layouts == (FLOAT, WHOLE)
 
 
 def _check_shape(given: PunctuationConfig, path: tuple[str, ...]) -> None:

@@ -9,17 +9,29 @@ import pyarrow as pa
 
 from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.layouts import value_type
 
 NANOS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
+def is_read_from_text(type_: pa.DataType) -> bool:
+    """Whether times of a column are text, or none are there; they are read in whatever unit the others have."""
+    types = pa.types
+    return bool(
+        types.is_null(type_)
+        or types.is_string(type_)
+        or types.is_large_string(type_)
+        or types.is_string_view(type_)
+    )
+
+
 def finest_unit(config: OperatorConfig, schemas: Mapping[str, pa.Schema], columns: Sequence[str]) -> str:
     """Return the finest unit of the inputs' event times, which must all be integers or all be times."""
-    types = {name: s.field(c).type for (name, s), c in zip(schemas.items(), columns, strict=True)}
+    types = {name: value_type(s.field(c).type) for (name, s), c in zip(schemas.items(), columns, strict=True)}
     kinds: dict[str, str] = {}
     units: list[str] = []
     for (name, type_), column in zip(types.items(), columns, strict=True):
-        if pa.types.is_null(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        if is_read_from_text(type_):
             continue
         if pa.types.is_integer(type_):
             kinds.setdefault("integer", name)

@@ -5,24 +5,30 @@ instruction works on a block of up to BLOCK candidates, so the cost of dispatch 
 the inner loops are the compiler's to vectorise. Nothing is compiled per condition, and no text of a template
 is ever executed. Every register has a null flag per candidate; logic is three-valued as in SQL.
 Division by zero, modulo zero and the root of a negative number give null. NaN equals itself and is larger
-than every number, as in key equalities.
+than every number, as in key equalities. A whole number that does not fit into 64 bits is a null of its own, LOST:
+where the verdict depends on it, a program with CHECK fails.
 """
 
 from typing import Any
 
 import numpy as np
 
+from slackwater.transforms.kernels import mixed
 from slackwater.transforms.kernels.compiler import kernel
+from slackwater.transforms.kernels.mixed import LOST
 from slackwater.transforms.opcodes import (
     ABS_F,
     ABS_I,
     ADD_F,
     ADD_I,
     AND,
+    CHECK,
     CONST,
+    DATA,
     DIV_F,
     EQ_F,
     EQ_I,
+    IN,
     IS_NULL,
     LE_F,
     LE_I,
@@ -44,9 +50,12 @@ from slackwater.transforms.opcodes import (
     SUB_F,
     SUB_I,
     TO_FLOAT,
+    Lost,
 )
 
 BLOCK = 256
+_LOWEST = np.int64(-(2**63))
+_SMALL = np.int64(1 << 31)
 
 
 @kernel
@@ -79,8 +88,16 @@ def run(program, first, last, records, first_cell, rows, n, ints, null):  # type
             _int_op(op, t, a, b, n, ints, null)
         elif op < AND:
             _float_op(op, t, a, b, n, ints, floats, null)
-        else:
+        elif op <= IS_NULL:
             _logic_op(op, t, a, b, n, ints, null)
+        elif op == IN:
+            _search(program, pc + 1, t, a, b, n, ints, null)
+        elif op == CHECK:
+            for k in range(n):
+                if null[t, k] & LOST != 0:
+                    raise Lost
+        elif op != DATA:
+            mixed.compare(op, t, a, b, n, ints, floats, null)
 
 
 @kernel
@@ -88,8 +105,9 @@ def _int_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
     if op == NEG_I or op == ABS_I:
         for k in range(n):
             x = ints[a, k]
+            lost = x == _LOWEST and null[a, k] == 0
             ints[t, k] = -x if op == NEG_I or x < 0 else x
-            null[t, k] = null[a, k]
+            null[t, k] = LOST if lost else null[a, k]
         return
     if op == MIN_I or op == MAX_I:
         for k in range(n):
@@ -111,20 +129,31 @@ def _int_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
                 ints[t, k] = 0
             else:
                 null[t, k] = null[a, k] | null[b, k]
-                r = abs(x) % abs(y)
-                ints[t, k] = -r if x < 0 else r
+                ints[t, k] = _remainder(x, y)
         return
     for k in range(n):
         null[t, k] = null[a, k] | null[b, k]
     if op == ADD_I:
         for k in range(n):
-            ints[t, k] = ints[a, k] + ints[b, k]
+            x = ints[a, k]
+            y = ints[b, k]
+            total = x + y
+            ints[t, k] = total
+            null[t, k] |= LOST * ((((x ^ total) & (y ^ total)) < 0) & (null[t, k] == 0))
     elif op == SUB_I:
         for k in range(n):
-            ints[t, k] = ints[a, k] - ints[b, k]
+            x = ints[a, k]
+            y = ints[b, k]
+            total = x - y
+            ints[t, k] = total
+            null[t, k] |= LOST * ((((x ^ y) & (x ^ total)) < 0) & (null[t, k] == 0))
     elif op == MUL_I:
         for k in range(n):
-            ints[t, k] = ints[a, k] * ints[b, k]
+            x = ints[a, k]
+            y = ints[b, k]
+            ints[t, k] = x * y
+            if null[t, k] == 0 and not (-_SMALL <= x <= _SMALL and -_SMALL <= y <= _SMALL):
+                null[t, k] = LOST * _too_large(x, y)
     elif op == LT_I:
         for k in range(n):
             ints[t, k] = ints[a, k] < ints[b, k]
@@ -137,6 +166,43 @@ def _int_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
     else:
         for k in range(n):
             ints[t, k] = ints[a, k] != ints[b, k]
+
+
+@kernel
+def _remainder(x, y):  # type: ignore[no-untyped-def]
+    """Return the remainder with the sign of the dividend."""
+    if y == _LOWEST:
+        return np.int64(0) if x == y else x
+    r = x % abs(y)
+    return r - abs(y) if x < 0 and r != 0 else r
+
+
+@kernel
+def _too_large(x, y):  # type: ignore[no-untyped-def]
+    """Return whether a product does not fit into 64 bits."""
+    if x == 0 or y == 0:
+        return False
+    if x == _LOWEST or y == _LOWEST:
+        return x != 1 and y != 1
+    limit = np.uint64(2**63 - 1) + np.uint64((x < 0) != (y < 0))
+    return np.uint64(abs(x)) > limit // np.uint64(abs(y))
+
+
+@kernel
+def _search(program, first, t, a, size, n, ints, null):  # type: ignore[no-untyped-def]
+    """Look for words among the ``size`` constants from instruction ``first`` on, which are in order."""
+    for k in range(n):
+        x = ints[a, k]
+        low = first
+        high = first + size
+        while low < high:
+            middle = (low + high) // 2
+            if program[middle, 3] < x:
+                low = middle + 1
+            else:
+                high = middle
+        ints[t, k] = low < first + size and program[low, 3] == x
+        null[t, k] = null[a, k]
 
 
 @kernel
@@ -219,22 +285,23 @@ def _logic_op(op, t, a, b, n, ints, null):  # type: ignore[no-untyped-def]
         x_null = null[a, k] != 0
         if op == IS_NULL:
             ints[t, k] = x_null
-            null[t, k] = 0
+            null[t, k] = null[a, k] & LOST
             continue
         if op == NOT:
             ints[t, k] = not x
-            null[t, k] = x_null
+            null[t, k] = null[a, k]
             continue
         y = ints[b, k] != 0
         y_null = null[b, k] != 0
+        unknown = null[a, k] | null[b, k]
         if op == AND:
             false = (not x and not x_null) or (not y and not y_null)
             ints[t, k] = x and y and not x_null and not y_null
-            null[t, k] = (x_null or y_null) and not false
+            null[t, k] = 0 if false else unknown
         else:
             true = (x and not x_null) or (y and not y_null)
             ints[t, k] = true
-            null[t, k] = (x_null or y_null) and not true
+            null[t, k] = 0 if true else unknown
 
 
 def cells_read(program: Any, which: int) -> set[int]:

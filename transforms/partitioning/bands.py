@@ -8,8 +8,8 @@ of sums and differences of columns and constants, and of what cannot be negative
     sqrt((a.x - b.x) * (a.x - b.x) + (a.y - b.y) * (a.y - b.y)) < 3
     abs(a.x - b.x) + abs(a.y - b.y) < 3
 
-Where whole numbers are so large that a difference or a square does not fit into 64 bits, the condition itself
-goes wrong, and so do bands.
+Where whole numbers are so large that a difference or a square does not fit into 64 bits, the condition fails; a
+shard that a band keeps such a pair from does not notice it.
 """
 
 from __future__ import annotations

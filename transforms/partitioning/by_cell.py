@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import Bools, Float64s, Int64s
 from slackwater.transforms.condition import kind_of
-from slackwater.transforms.encode import number_words, valid_mask
+from slackwater.transforms.encode import valid_mask
 from slackwater.transforms.partitioning.bands import Band, bands
 from slackwater.transforms.partitioning.by_key import cross
 from slackwater.transforms.partitioning.scheme import Partitioning, Routes, choice
+from slackwater.transforms.words import decoded, reals
 
 if TYPE_CHECKING:
     from slackwater.transforms.plan import JoinPlan
@@ -109,11 +110,12 @@ class ByCell(Partitioning):
         """Return the first and the last cell that each row reaches, and which rows have a value."""
         band = None if which == self._hub else dimension.links[which]
         column = batch.column(dimension.column if band is None else band.right.name)
+        column = decoded(column)
         valid = valid_mask(column) & (not pa.types.is_null(column.type))
         if not valid.any():
             return np.zeros(len(valid), np.int64), np.zeros(len(valid), np.int64), valid
         # Conditions take NaN for the largest number. Every step below keeps the order of values.
-        values = np.nan_to_num(number_words(column, "float").view(np.float64), nan=np.inf)
+        values = np.nan_to_num(reals(column), nan=np.inf)
         values = np.clip(values, -_LARGEST, _LARGEST)
         if band is None:
             cell = _cell(values, width)

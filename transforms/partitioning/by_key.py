@@ -10,17 +10,10 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.condition import Cell
-from slackwater.transforms.encode import (
-    number_words,
-    plain,
-    text_buffers,
-    time_unit,
-    time_words,
-    unit_of,
-    valid_mask,
-)
+from slackwater.transforms.encode import lasting_words, valid_mask
 from slackwater.transforms.kernels import strings
 from slackwater.transforms.partitioning.scheme import Partitioning, Routes, choice
+from slackwater.transforms.words import decoded
 
 if TYPE_CHECKING:
     from slackwater.transforms.plan import JoinPlan
@@ -96,20 +89,16 @@ def key_hashes(plan: JoinPlan, batch: pa.RecordBatch, cells: Sequence[Cell]) -> 
     n = batch.num_rows
     total = np.zeros(n, np.int64)
     for cell in cells:
-        column = batch.column(cell.column)
-        hashes = np.empty(n, np.int64)
-        if pa.types.is_null(column.type):
-            hashes[:] = 0
-        elif cell.kind == "text":
-            strings.hash_strings(*text_buffers(plain(column)), hashes)
-        elif cell.kind == "time":
-            # Times of different inputs that are equal must go to the same shard, whatever their units.
-            keyed = len(plan.inputs) > 1 and not plan.arrives_by_time
-            unit = time_unit(plan.condition, list(plan.member_schemas.values())) if keyed else None
-            strings.hash_ints(time_words(column, unit or unit_of(column.type)), hashes)
+        column = decoded(batch.column(cell.column))
+        words, known = lasting_words(cell, column)
+        if cell.kind == "text":
+            hashes = words.copy()
         else:
-            strings.hash_ints(number_words(column, cell.kind), hashes)
+            hashes = np.empty(n, np.int64)
+            strings.hash_ints(words, hashes)
         hashes[~valid_mask(column)] = 0
+        if known is not None:
+            hashes[~known] = 0
         total = total * 31 + hashes
     return total
 
