@@ -200,3 +200,11 @@ def test_a_row_weighs_the_same_in_every_batch():
     assert Counter(np.diff(whole) > 0) == {False: 1, True: 1}
     plain = pa.record_batch({"a": pa.array([1.5]), "b": pa.array([True])})
     assert row_bytes(plain)[0] == np.ceil(fixed_bytes(plain.schema)) == 9
+
+
+def test_maps_weigh_what_their_entries_do():
+    maps = pa.array([None, [("k", 1)], [], [("a", 2), ("bcd", None)]], pa.map_("string", "int32"))
+    lists = maps.cast(pa.list_(pa.struct([maps.type.key_field, maps.type.item_field])))
+    weights = [row_bytes(pa.record_batch([column], ["x"])).tolist() for column in (maps, lists)]
+    assert weights[0] == weights[1]
+    assert weights[0][0] == weights[0][2] < weights[0][1] < weights[0][3]

@@ -85,7 +85,9 @@ def _bytes(column: pa.Array) -> Float64s:
         return sum((_bytes(column.field(i)) for i in range(type_.num_fields)), np.zeros(len(column)))
     if (width := _width(type_)) is not None:
         return np.full(len(column), width)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
+    if pa.types.is_map(type_):
+        return _bytes(column.cast(pa.list_(pa.struct([type_.key_field, type_.item_field]))))
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         ends = np.cumsum(_whole(pc.list_value_length(column)))
         below = np.concatenate([[0.0], np.cumsum(_bytes(column.flatten()))])[np.concatenate([[0], ends])]
         return np.diff(below) + 8 + 1 / 8
