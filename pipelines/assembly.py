@@ -69,6 +69,17 @@ class Assembly:
                             arrivals |= {plan.arrival_columns[i]} if plan.arrival_columns else set()
         return times, arrivals
 
+    def is_written(self, port: Port) -> bool:
+        """Whether a sink gets the rows of an output without an operator, and its late output, on the way."""
+        for consumer in self.pipeline.consumers(port):
+            if isinstance(consumer.config, Write | WriteKafka):
+                return True
+            if isinstance(consumer.config, Filter | MapToFields | Flatten) and self.is_written(
+                Port(consumer.name)
+            ):
+                return True
+        return False
+
     def origins(self, port: Port) -> Iterator[Node]:
         """Yield the sources and operators that rows come from, and every Flatten on the way."""
         node = self.pipeline.node(port.node)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 if TYPE_CHECKING:
     from slackwater.pipelines.assembly import Assembly
     from slackwater.pipelines.generate import Dataset, GeneratedDataset
+    from slackwater.pipelines.graph import Read
     from slackwater.plugins.contract import Strategy
     from slackwater.plugins.documented import Documented
     from slackwater.plugins.manager import Provided
     from slackwater.transforms.plan import JoinPlan
+
+_FILES_SHOWN: Final = 20
 
 
 def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -87,7 +91,7 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 def show_assembly(assembly: Assembly, explain: bool = False) -> None:
     """Print what a checked template reads, joins and writes; of joins also how they are split, if told so."""
-    from slackwater.pipelines.graph import Port
+    from slackwater.pipelines.graph import Port, Read
 
     pipeline = assembly.pipeline
     typer.echo(f"ok: {pipeline.file}: {len(pipeline.nodes)} transforms")
@@ -97,12 +101,26 @@ def show_assembly(assembly: Assembly, explain: bool = False) -> None:
         )
         path = getattr(node.config, "path", "")
         typer.echo(" ".join(filter(None, [f"  {node.name}: {node.type}", path, reads and f"({reads})"])))
+        if isinstance(node.config, Read):
+            typer.echo(f"    files: {_files(node.config)}")
         schema = assembly.schemas.get(Port(node.name))
         if node.name in assembly.plans:
             for what, text in _operator_rows(assembly.plans[node.name], explain):
                 typer.echo(f"    {what}: {text}")
         if schema is not None:
             typer.echo(f"    columns: {', '.join(f'{field.name} {field.type}' for field in schema)}")
+
+
+def _files(config: Read) -> str:
+    """Return the files that a source reads, in order, and those at its path that it does not, and why."""
+    from slackwater.pipelines.source_files import list_files
+
+    taken, skipped = list_files(config)
+    read = ", ".join(Path(file).name for file in taken[:_FILES_SHOWN])
+    more = f" and {len(taken) - _FILES_SHOWN} more" if len(taken) > _FILES_SHOWN else ""
+    left = [f"{Path(file).name} ({why})" for file, why in skipped[:_FILES_SHOWN]]
+    left += [f"{len(skipped) - _FILES_SHOWN} more"] if len(skipped) > _FILES_SHOWN else []
+    return f"{len(taken)}: {read}{more}" + (f"; skipped: {', '.join(left)}" if left else "")
 
 
 def _operator_rows(plan: JoinPlan, explain: bool) -> Iterable[tuple[str, str]]:

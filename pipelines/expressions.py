@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
-from slackwater.pipelines.graph import ARRIVAL, Filter, MapToFields
+from slackwater.pipelines.graph import Filter, MapToFields
+from slackwater.transforms.bad_rows import HIDDEN, bad_ones
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.evaluate import WORDS, check, evaluate, kind_of_value, truth
 from slackwater.transforms.expression import Expr, ExpressionError
@@ -15,14 +17,15 @@ __all__ = ["applied_schema", "apply", "check", "evaluate"]
 def apply(config: Filter | MapToFields, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows that pass, or the rows with the columns computed.
 
-    The hidden arrival column, where there is one, is passed on unchanged.
+    The hidden columns, where there are any, are passed on unchanged; so are rows that could not be read.
     """
     if isinstance(config, Filter):
-        return batch.filter(truth(evaluate(config.keep, batch)))
+        keep, bad = truth(evaluate(config.keep, batch)), bad_ones(batch)
+        return batch.filter(keep if bad is None else pa.array(np.asarray(keep.fill_null(False)) | bad))
     kept = [
         (field, batch.column(i))
         for i, field in enumerate(batch.schema)
-        if field.name == ARRIVAL or (config.append and field.name not in config.drop)
+        if field.name in HIDDEN or (config.append and field.name not in config.drop)
     ]
     for name, expr in config.fields.items():
         values = evaluate(expr, batch)
@@ -43,7 +46,7 @@ def applied_schema(config: Filter | MapToFields, schema: pa.Schema) -> pa.Schema
             raise ConfigError(f"there is no column {name!r}; there are {', '.join(schema.names)}", "drop")
     fields = [field for field in schema if config.append and field.name not in config.drop]
     for name in config.fields:
-        if name == ARRIVAL:
+        if name in HIDDEN:
             raise ConfigError("is the name of a hidden column; choose another", "fields", name)
         if any(field.name == name for field in fields):
             raise ConfigError(

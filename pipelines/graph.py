@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.expression import Expr
 from slackwater.transforms.plan import ARRIVAL
@@ -40,11 +42,17 @@ class Location:
 
 @dataclass(frozen=True)
 class Read:
-    """Read files. ``path`` may be a glob; files are read in the order of their names."""
+    """Read files. ``path`` may be a glob; files are read in natural order of their names."""
 
     format: str
     """``parquet``, ``csv`` or ``json`` (one object per line)."""
     path: str
+    schema: dict[str, pa.DataType] = field(default_factory=dict)
+    """Types of columns of text formats; those of others are inferred."""
+    delimiter: str = ","
+    """What stands between the fields of CSV."""
+    null_values: tuple[str, ...] = ()
+    """Texts in CSV that are null, besides a field that is empty."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from slackwater.pipelines.live import refuse_live
 from slackwater.pipelines.operator_stage import NOTHING_YET, Emit, OperatorStage
 from slackwater.pipelines.progress import Progress
 from slackwater.pipelines.sinks import Sink
+from slackwater.pipelines.source_files import skipped_data
 from slackwater.pipelines.sources import read_batches, source_schema
 from slackwater.pipelines.summary import summarise
 from slackwater.pipelines.threads import Background, Prefetch
@@ -57,7 +58,8 @@ def run(pipeline: Pipeline, *, progress: Progress | None = None) -> dict[str, An
     local = LocalRun(pipeline, progress)
     local.run()
     joins = {name: (stage.plan, stage.accounting()) for name, stage in local.joins.items()}
-    warnings = [warning for stage in local.joins.values() for warning in stage.warnings()]
+    warnings = skipped_data(pipeline)
+    warnings += [warning for stage in local.joins.values() for warning in stage.warnings()]
     summary = summarise("local", joins, time.perf_counter() - started, warnings)
     summary["busy_s"] = {part: round(seconds, 6) for part, seconds in local.busy().items()}
     return summary
@@ -158,8 +160,8 @@ class LocalRun:
 
     def _source_batches(self, node: Node, config: Read | Create) -> Iterator[pa.RecordBatch]:
         schema = self._assembly.schemas[Port(node.name)]
-        times, arrivals = self._assembly.read_by_joins(node)
-        batches = read_batches(config, schema, sorted(times))
+        _, arrivals = self._assembly.read_by_joins(node)
+        batches = read_batches(config, schema, strict=self._assembly.is_written(Port(node.name)))
         for column in arrivals & set(schema.names):
             if isinstance(config, Create) or not _is_sorted(config, schema, column):
                 return _sorted_by(batches, column)

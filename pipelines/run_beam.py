@@ -10,7 +10,7 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,8 @@ from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Nod
 from slackwater.pipelines.live import refuse_live
 from slackwater.pipelines.progress import Progress
 from slackwater.pipelines.sinks import Sink
-from slackwater.pipelines.sources import read_batches, read_file, source_files, source_schema
+from slackwater.pipelines.source_files import skipped_data, source_files
+from slackwater.pipelines.sources import read_batches, read_file, source_schema
 from slackwater.pipelines.summary import summarise
 from slackwater.pipelines.template import node_error
 from slackwater.transforms.accounting import Accounting
@@ -60,6 +61,7 @@ def run(
     started = time.perf_counter()
     runner, settings, warnings = beam_runner(options or {}, spark)
     assembly = assemble(pipeline, schema_of_source)
+    warnings += skipped_data(pipeline)
     _refuse_unordered(assembly)
     with (
         archives_of(assembly),
@@ -181,8 +183,7 @@ class Builder:
         inputs = {label: self._ports[port] for label, port in node.inputs.items()}
         match node.config:
             case Read() | Create() as config:
-                times, _ = self._assembly.read_by_joins(node)
-                source = ReadBatches(config, self._assembly.schemas[main], sorted(times))
+                source = ReadBatches(config, self._assembly.schemas[main], self._assembly.is_written(main))
                 self._ports[main] = self._job | node.name >> source
             case Filter() | MapToFields() as config:
                 step = beam.Map(_applied, config).with_output_types(pa.RecordBatch)
@@ -213,16 +214,16 @@ def _applied(batch: pa.RecordBatch, config: Filter | MapToFields) -> pa.RecordBa
 class ReadBatches(beam.PTransform):  # type: ignore[misc, unused-ignore]
     """Reads a source as Arrow batches with arrival numbers; files may be read in parallel."""
 
-    def __init__(self, config: Read | Create, schema: pa.Schema, times: Sequence[str]) -> None:
+    def __init__(self, config: Read | Create, schema: pa.Schema, strict: bool) -> None:
         super().__init__()
-        self._config, self._schema, self._times = config, schema, list(times)
+        self._config, self._schema, self._strict = config, schema, strict
 
     def expand(self, pbegin: Any) -> Any:
         if isinstance(self._config, Create):
             values = beam.FlatMap(_created, self._config, self._schema)
             return pbegin | "Start" >> beam.Impulse() | "Read" >> values.with_output_types(pa.RecordBatch)
         files = list(enumerate(source_files(self._config)))
-        read = beam.FlatMap(_read, self._config.format, self._schema, self._times)
+        read = beam.FlatMap(_read, self._config, self._schema, self._strict)
         return pbegin | "Files" >> beam.Create(files) | "Read" >> read.with_output_types(pa.RecordBatch)
 
 
@@ -230,7 +231,5 @@ def _created(_: bytes, config: Create, schema: pa.Schema) -> Iterator[pa.RecordB
     yield from read_batches(config, schema)
 
 
-def _read(
-    file: tuple[int, str], format: str, schema: pa.Schema, times: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    yield from read_file(format, file[1], file[0], schema, times, BATCH_ROWS)
+def _read(file: tuple[int, str], config: Read, schema: pa.Schema, strict: bool) -> Iterator[pa.RecordBatch]:
+    yield from read_file(config, file[1], file[0], schema, strict=strict, batch_rows=BATCH_ROWS)

@@ -32,11 +32,13 @@ from slackwater.pipelines.live import is_live, needed_checkpoint, refuse_live
 from slackwater.pipelines.progress import Progress, Silent
 from slackwater.pipelines.run_live import run_live
 from slackwater.pipelines.sinks import Sink
+from slackwater.pipelines.source_files import skipped_data
 from slackwater.pipelines.sources import source_schema
 from slackwater.pipelines.spark_reader import FORMAT, JobSource
 from slackwater.pipelines.spark_source import Feed, Job, encode, plan_job
 from slackwater.pipelines.summary import summarise
 from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.bad_rows import BAD
 from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
@@ -120,7 +122,7 @@ def run(
         spark_run = SparkRun(assembly, found, progress or Silent(), rows_per_batch)
         spark_run.run()
         elapsed = time.perf_counter() - started
-    summary = summarise("spark", spark_run.joins, elapsed, spark_run.warnings)
+    summary = summarise("spark", spark_run.joins, elapsed, [*skipped_data(pipeline), *spark_run.warnings])
     summary["startup_s"] = round(started - asked, 6)
     given, read, written, _ = spark_run.state
     summary["state_store"] = {"given_bytes": given, "read_bytes": read, "written_bytes": written}
@@ -287,13 +289,13 @@ class SparkRun:
             for which, port in enumerate(node.inputs.values()):
                 feed = self._feed(port)
                 for batch in feed.read(0, feed.end) if main in self._outlets else ():
-                    self._outlets[main].write(flattened(batch, schema, which, n).select(schema.names))
+                    self._outlets[main].write(flattened(batch, schema, which, n))
                 self._progress.advance(0 if feed.kept else sum(feed.sizes))
 
     def _keep(self, port: Port, kept: ExitStack) -> None:
         """Keep the rows of an output in a file if another query reads them; it is closed with ``kept``."""
         if any(self._origin(p)[0] == port for p in self._inner_inputs()):
-            sink = Sink(Write("parquet", str(self._file(port))), self._assembly.schemas[port])
+            sink = Sink(Write("parquet", str(self._file(port))), self._kept_schema(port))
             kept.callback(sink.close)
             self._outlets.setdefault(port, Outlets()).sinks.append(((), sink))
 
@@ -322,9 +324,14 @@ class SparkRun:
         schema = self._assembly.schemas[root]
         config = self._pipeline.node(root.node).config
         if isinstance(config, Read | Create):
-            times, _ = self._assembly.read_by_joins(self._pipeline.node(root.node))
-            return Feed(config, schema, tuple(sorted(times)), steps)
-        return Feed(Read("parquet", str(self._file(root))), schema, (), steps, kept=True)
+            return Feed(config, schema, steps, self._assembly.is_written(root))
+        return Feed(Read("parquet", str(self._file(root))), self._kept_schema(root), steps, kept=True)
+
+    def _kept_schema(self, port: Port) -> pa.Schema:
+        """Columns of the file that keeps the rows of an output; what Flatten gives may have bad ones."""
+        schema = self._assembly.schemas[port]
+        flat = isinstance(self._pipeline.node(port.node).config, Flatten)
+        return schema.append(pa.field(BAD, pa.string())) if flat else schema
 
     def _file(self, port: Port) -> Path:
         """Where the rows of a join's output are kept for other joins."""

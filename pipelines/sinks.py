@@ -39,6 +39,7 @@ class Sink:
     def __init__(self, config: Write, schema: pa.Schema) -> None:
         self.file = sink_file(config)
         self._partial = self.file.with_name(f".{self.file.name}.{os.getpid()}.partial")
+        self._names = schema.names
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self.rows = 0
@@ -50,11 +51,14 @@ class Sink:
             raise SlackwaterError(f"cannot write {str(self.file)!r}: {error.strerror}; check the path") from None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows. They are written in groups of at least ROW_GROUP, so small batches cost no small pages.
+        """Add rows; hidden columns are left out.
 
-        Large rows are written when they have PIECE_BYTES.
+        They are written in groups of at least ROW_GROUP, so small batches cost no small pages, and large rows when
+        they have PIECE_BYTES.
         """
         if batch.num_rows:
+            if batch.num_columns > len(self._names):
+                batch = batch.select(self._names)
             self._waiting.append(batch)
             self._rows += batch.num_rows
             self.rows += batch.num_rows

@@ -1,93 +1,112 @@
-"""Reading files the same way on every runner: Arrow batches in file order, each row with its arrival number."""
+"""Reading files the same way on every runner: Arrow batches in file order, each row with its arrival number.
+
+Rows of text formats that cannot be read as they are written come with the hidden column BAD, which takes them to
+the late output of what reads them.
+"""
 
 from __future__ import annotations
 
-import glob
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from slackwater.pipelines.graph import ARRIVAL, Create, Read
+from slackwater.pipelines.source_files import source_files
+from slackwater.transforms.bad_rows import BAD, bad_ones, fault_of, without_bad_column
 from slackwater.transforms.errors import SlackwaterError
 
 BATCH_ROWS: Final = 1 << 17
-_BLOCK_BYTES: Final = 1 << 22
 FILE_SHIFT: Final = 40
 """Arrival number of a row: its file's number shifted by this, plus its place in the file."""
-
-
-def source_files(config: Read) -> list[str]:
-    """Return the files of a source in the order of their names; raise if there are none."""
-    path = config.path
-    if Path(path).is_dir():
-        endings = {"parquet": ("parquet",), "csv": ("csv",), "json": ("json", "jsonl")}[config.format]
-        files = [str(f) for f in sorted(Path(path).iterdir()) if f.suffix[1:] in endings]
-    else:
-        files = sorted(glob.glob(path)) if glob.has_magic(path) else [path] * Path(path).exists()
-    if not files:
-        raise SlackwaterError(f"no {config.format} file at {path!r}; check the path (it is relative to the "
-                              "current folder)")  # fmt: skip
-    return files
+_FAULTS: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError)
 
 
 def source_schema(config: Read | Create) -> pa.Schema:
-    """Return the columns of a source: of its first file, for text formats as far as its first block shows."""
+    """Return the columns of a source: of CSV as far as the first block of each file shows, else of all rows."""
     if isinstance(config, Create):
         return _created(config).schema
-    schemas = [(file, _file_schema(config.format, file)) for file in source_files(config)]
-    first_file, schema = schemas[0]
-    for file, other in schemas[1:]:
-        if other.names != schema.names:
+    files = source_files(config)
+    if config.format != "parquet":
+        files = [file for file in files if Path(file).stat().st_size]
+        if not files:
             raise SlackwaterError(
-                f"{file!r} has columns {', '.join(other.names)}, but {first_file!r} has "
-                f"{', '.join(schema.names)}; all files of a source need the same columns"
+                f"{config.path!r} is empty: it has no columns; a file without rows needs a header"
             )
-    return schema
+    if config.format == "json":
+        return _json_schema(config, files)
+    schemas = {file: _file_schema(config, file) for file in files}
+    _check_names(config, schemas)
+    return _together(config, schemas)
 
 
 def read_batches(
-    config: Read | Create, schema: pa.Schema, times: Sequence[str] = (), batch_rows: int = BATCH_ROWS
+    config: Read | Create, schema: pa.Schema, *, strict: bool = False, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a source with the hidden arrival column added.
+    """Yield the rows of a source with the hidden columns added.
 
     Args:
         config: what to read.
-        schema: what ``source_schema`` returned.
-        times: event-time columns; in text formats a value that is no time becomes null instead of an error.
+        schema: what ``source_schema`` returned, or a part of it.
+        strict: whether a row that cannot be read is an error: nothing that reads the source has a late output.
         batch_rows: rows per batch, at most.
     """
     if isinstance(config, Create):
         yield _numbered(_created(config), 0, 0)
         return
     for number, file in enumerate(source_files(config)):
-        yield from read_file(config.format, file, number, schema, times, batch_rows)
+        yield from read_file(config, file, number, schema, strict=strict, batch_rows=batch_rows)
 
 
 def read_file(
-    format: str,
+    config: Read,
     file: str,
     number: int,
     schema: pa.Schema,
-    times: Sequence[str] = (),
+    *,
+    strict: bool = False,
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one file, the ``number``-th of its source."""
-    readers: dict[str, Any] = {"parquet": _read_parquet, "csv": _read_csv, "json": _read_json}
+    read = _reader(config.format)
+    if config.format != "parquet" and not Path(file).stat().st_size:
+        return
     at = 0
     try:
-        for batch in readers[format](file, schema, times, batch_rows):
+        for batch in read(config, file, schema, batch_rows):
             if batch.num_rows:
-                yield _numbered(batch, number, at)
+                yield _numbered(_checked(batch) if strict else batch, number, at)
                 at += batch.num_rows
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+    except _FAULTS as error:
         raise SlackwaterError(f"cannot read {file!r} after row {at}: {_first_line(error)}") from None
+
+
+def _reader(format: str) -> Callable[[Read, str, pa.Schema, int], Iterator[pa.RecordBatch]]:
+    """Return what reads a format; what text formats need is loaded where there is one."""
+    if format == "csv":
+        from slackwater.pipelines.csv_files import read_csv
+
+        return read_csv
+    if format == "json":
+        from slackwater.pipelines.json_files import read_json
+
+        return read_json
+    return _read_parquet
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch without the column BAD; raise if a row cannot be read."""
+    bad = bad_ones(batch)
+    if bad is not None:
+        fault = fault_of(batch.column(BAD)[int(bad.argmax())].as_py())
+        raise SlackwaterError(
+            f"{fault}; a sink reads these rows without a join, so no late output can take one that is bad; mend "
+            "the file"
+        )
+    return without_bad_column(batch)
 
 
 def _numbered(batch: pa.RecordBatch, number: int, at: int) -> pa.RecordBatch:
@@ -104,131 +123,113 @@ def _created(config: Create) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _file_schema(format: str, file: str) -> pa.Schema:
+def _file_schema(config: Read, file: str) -> pa.Schema:
     try:
-        if format == "parquet":
-            return pq.read_schema(file).remove_metadata()
-        if Path(file).stat().st_size == 0:
-            raise SlackwaterError(f"{file!r} is empty: it has no columns; a file without rows needs a header")
-        if format == "csv":
-            with pa_csv.open_csv(file, read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES)) as reader:
-                return reader.schema
-        return _json_schema(file)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        if config.format == "csv":
+            from slackwater.pipelines.csv_files import csv_schema
+
+            return csv_schema(config, file)
+        return pq.read_schema(file).remove_metadata()
+    except _FAULTS as error:
+        raise _wrong_format(config, file, error) from None
+
+
+def _json_schema(config: Read, files: list[str]) -> pa.Schema:
+    from slackwater.pipelines.json_files import Kinds, json_kinds, json_schema
+
+    kinds: Kinds = {}
+    for file in files:
+        try:
+            for name, types in json_kinds(config, file).items():
+                kinds[name] = kinds[name] + types if name in kinds else types
+        except _FAULTS as error:
+            raise _wrong_format(config, file, error) from None
+    if not kinds:
         raise SlackwaterError(
-            f"cannot read {file!r} as {format}: {_first_line(error)}; check that the file has this format"
-        ) from None
+            f"no line of {config.path!r} is a JSON object; write each row as an object on a line of its own"
+        )
+    return json_schema(config, kinds)
 
 
-def _read_parquet(
-    file: str, schema: pa.Schema, times: Sequence[str], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    # Buffering ahead would keep the bytes of every row group until the file is closed.
-    with pq.ParquetFile(file, pre_buffer=False) as parquet:
-        for batch in parquet.iter_batches(batch_rows, columns=schema.names):
-            yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(None)
+def _wrong_format(config: Read, file: str, error: Exception) -> SlackwaterError:
+    fault = f"cannot read {file!r} as {config.format}: {_first_line(error)}; check that the file has this format"
+    return SlackwaterError(fault)
 
 
-def _read_csv(file: str, schema: pa.Schema, times: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Times are read as text and converted here, so that one bad value costs one row and not the run."""
-    lenient = {name: pa.string() for name in times if name in schema.names}
-    types = {field.name: lenient.get(field.name, field.type) for field in schema}
-    options = pa_csv.ConvertOptions(column_types=types, include_columns=schema.names, strings_can_be_null=True)
-    read = pa_csv.ReadOptions(block_size=_BLOCK_BYTES)
-    with pa_csv.open_csv(file, read_options=read, convert_options=options) as reader:
-        for batch in reader:
-            for start in range(0, batch.num_rows, batch_rows):
-                yield _with_times(batch.slice(start, batch_rows), schema, lenient)
+def _check_names(config: Read, schemas: dict[str, pa.Schema]) -> None:
+    first_file, schema = next(iter(schemas.items()))
+    for name in config.schema:
+        if name not in schema.names:
+            raise SlackwaterError(
+                f"schema names column {name!r}, but {first_file!r} has {', '.join(schema.names)}; check the name"
+            )
+    for file, other in schemas.items():
+        twice = next((name for name in other.names if other.names.count(name) > 1), None)
+        if twice is not None:
+            raise SlackwaterError(f"{file!r} has several columns called {twice!r}; rename one")
+        if sorted(other.names) != sorted(schema.names):
+            raise SlackwaterError(
+                f"{file!r} has columns {', '.join(other.names)}, but {first_file!r} has "
+                f"{', '.join(schema.names)}; all files of a source need the same columns"
+            )
 
 
-def _with_times(batch: pa.RecordBatch, schema: pa.Schema, lenient: dict[str, Any]) -> pa.RecordBatch:
-    columns = [
-        _lenient(column, field.type) if field.name in lenient else column
-        for field, column in zip(schema, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _lenient(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Convert text to a type; what cannot be converted becomes null."""
-    if column.type == type_ or pa.types.is_string(type_) or pa.types.is_null(type_):
-        return column.cast(type_)
-    try:
-        return column.cast(type_)
-    except pa.ArrowInvalid:
-        return pa.array([_lenient_value(value, type_) for value in column.to_pylist()], type_)
-
-
-def _lenient_value(value: Any, type_: pa.DataType) -> Any:
-    try:
-        return pa.scalar(value).cast(type_).as_py()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-
-
-def _json_schema(file: str) -> pa.Schema:
-    with open(file, "rb") as lines:
-        head = lines.read(_BLOCK_BYTES)
-    if len(head) == _BLOCK_BYTES:
-        head = head[: head.rfind(b"\n") + 1]
-    try:
-        return pa_json.read_json(pa.BufferReader(head)).schema
-    except pa.ArrowInvalid:
-        return _majority_schema(file, [json_object(file, k, line) for k, line in enumerate(head.splitlines())])
-
-
-def _majority_schema(file: str, rows: list[dict[str, Any]]) -> pa.Schema:
-    """Columns of rows that disagree on types: each has the type that most of its values have."""
+def _together(config: Read, schemas: dict[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of several files, with types that take the values of all."""
+    schema = next(iter(schemas.values()))
     fields = []
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = [row[name] for row in rows if row.get(name) is not None]
-        types = [pa.scalar(value).type for value in values]
-        fields.append((name, max(set(types), key=types.count) if types else pa.null()))
+    for field in schema:
+        types = {file: other.field(field.name).type for file, other in schemas.items()}
+        if len(set(types.values())) == 1:
+            fields.append(field)
+        elif config.format == "csv":
+            from slackwater.pipelines.text_values import together
+
+            fields.append(pa.field(field.name, together(list(types.values()))))
+        else:
+            fields.append(pa.field(field.name, _widest(field.name, types)))
     return pa.schema(fields)
 
 
-def _read_json(file: str, schema: pa.Schema, times: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Read blocks of whole lines; a block that does not fit the schema is read line by line."""
-    parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    lenient = {name for name in times if name in schema.names}
-    line_number = 0
-    with open(file, "rb") as lines:
-        while block := lines.readlines(_BLOCK_BYTES):
-            data = b"".join(block)
-            try:
-                table = pa_json.read_json(pa.BufferReader(data), parse_options=parse) if data.strip() else None
-            except pa.ArrowInvalid:
-                rows = [json_object(file, line_number + k, line) for k, line in enumerate(block) if line.strip()]
-                table = _table_of(file, line_number, rows, schema, lenient)
-            line_number += len(block)
-            if table is not None:
-                yield from table.select(schema.names).cast(schema).combine_chunks().to_batches(batch_rows)
-
-
-def json_object(file: str, line: int, text: bytes) -> dict[str, Any]:
-    """Return the object on a line; raise with its place if there is none."""
+def _widest(name: str, types: dict[str, pa.DataType]) -> pa.DataType:
+    """Return the type of a column that has different ones in files of Parquet; values are cast to it exactly."""
+    schemas = [pa.schema([(name, t.value_type if pa.types.is_dictionary(t) else t)]) for t in types.values()]
+    (first_file, first), *others = types.items()
+    other_file, other = next((file, t) for file, t in others if t != first)
+    fault = (
+        f"column {name!r} is {first} in {first_file!r}, but {other} in {other_file!r}; write both with one type"
+    )
     try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise SlackwaterError(f"{file!r} line {line + 1} is not JSON: {error}; fix or remove the line") from None
-    if not isinstance(value, dict):
-        raise SlackwaterError(f"{file!r} line {line + 1} is not a JSON object; each line must be one")
-    return value
+        widest: pa.DataType = pa.unify_schemas(schemas, promote_options="permissive").types[0]
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise SlackwaterError(fault) from None
+    if pa.types.is_floating(widest) and any(pa.types.is_decimal(t) for t in types.values()):
+        raise SlackwaterError(fault)
+    return widest
 
 
-def _table_of(file: str, line: int, rows: list[dict[str, Any]], schema: pa.Schema, lenient: set[str]) -> pa.Table:
+def _read_parquet(config: Read, file: str, schema: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    # Buffering ahead would keep the bytes of every row group until the file is closed.
+    with pq.ParquetFile(file, pre_buffer=False) as parquet:
+        for batch in parquet.iter_batches(batch_rows, columns=schema.names):
+            yield fitted(file, batch, schema)
+
+
+def fitted(file: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of Parquet with the columns of ``schema``; raise if a value would not be the same."""
+    if batch.schema == schema:
+        return batch.replace_schema_metadata(None)
     columns = []
     for field in schema:
-        values = [row.get(field.name) for row in rows]
-        if field.name in lenient:
-            values = [None if v is None else _lenient_value(v, field.type) for v in values]
+        column = batch.column(field.name)
         try:
-            columns.append(pa.array(values, field.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowInvalid as error:
             raise SlackwaterError(
-                f"{file!r}, column {field.name!r}, lines {line + 1} to {line + len(rows)}: {_first_line(error)}"
+                f"{file!r}: column {field.name!r} is {column.type} here and {field.type} in other files, and not "
+                f"every value is the same in both: {_first_line(error)}; write the files with one type"
             ) from None
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _first_line(error: BaseException) -> str:

@@ -21,7 +21,8 @@ from pyspark.serializers import CPickleSerializer
 
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.graph import ARRIVAL, Create, Filter, MapToFields, Read
-from slackwater.pipelines.sources import BATCH_ROWS, FILE_SHIFT, read_batches, read_file, source_files
+from slackwater.pipelines.source_files import open_file, source_files
+from slackwater.pipelines.sources import BATCH_ROWS, FILE_SHIFT, fitted, read_batches, read_file
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms import ipc
 from slackwater.transforms.encode import int64s
@@ -44,8 +45,9 @@ class Feed:
 
     config: Read | Create
     schema: pa.Schema
-    times: tuple[str, ...] = ()
     steps: tuple[Filter | MapToFields, ...] = ()
+    strict: bool = False
+    """Whether a row that cannot be read is an error."""
     kept: bool = False
     """Whether the rows are those of another join, kept in a temporary file."""
 
@@ -108,7 +110,7 @@ class Feed:
 
     def _rows(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         if isinstance(self.config, Create):
-            yield from _between(read_batches(self.config, self.schema, self.times), start, stop)
+            yield from _between(read_batches(self.config, self.schema), start, stop)
             return
         for number, file in enumerate(self.files):
             base = number << FILE_SHIFT
@@ -116,7 +118,7 @@ class Feed:
                 if self.config.format == "parquet":
                     batches = _read_row_groups(file, number, self.schema, start - base, stop - base)
                 else:
-                    batches = read_file(self.config.format, file, number, self.schema, self.times)
+                    batches = read_file(self.config, file, number, self.schema, strict=self.strict)
                 yield from _between(batches, start, stop)
 
 
@@ -213,7 +215,7 @@ def _outstanding(plan: JoinPlan, which: int, feed: Feed, cuts: Sequence[int]) ->
     assert plan.arrival_columns is not None
     column = plan.arrival_columns[which]
     if not any(isinstance(step, MapToFields) for step in feed.steps):
-        feed = Feed(feed.config, pa.schema([feed.schema.field(column)]), feed.times)
+        feed = Feed(feed.config, pa.schema([feed.schema.field(column)]))
     least = np.full(len(cuts), ENDED, np.int64)
     for batch in feed.read(0, feed.end):
         part = np.searchsorted(np.asarray(cuts), _numbers(batch), side="right") - 1
@@ -247,7 +249,7 @@ def _read_row_groups(
             groups = [g for g, n in enumerate(sizes) if firsts[g] < stop and firsts[g] + n > start]
             at = firsts[groups[0]] if groups else 0
             for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=schema.names):
-                rows = batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(None)
+                rows = fitted(file, batch, schema)
                 places = (number << FILE_SHIFT) + at + np.arange(rows.num_rows, dtype=np.int64)
                 at += rows.num_rows
                 yield rows.append_column(ARRIVAL, pa.array(places))
@@ -261,11 +263,12 @@ def _parquet_size(file: str) -> int:
 
 def _lines(file: str) -> int:
     """Lines of a file, a last one without an end included: no fewer than its rows."""
-    lines = 1
-    with open(file, "rb") as data:
+    newlines = returns = 0
+    with open_file(file) as data:
         while block := data.read(1 << 22):
-            lines += block.count(b"\n")
-    return lines
+            newlines += block.count(b"\n")
+            returns += block.count(b"\r")
+    return max(newlines, returns) + 1
 
 
 def encode(job: Job) -> str:

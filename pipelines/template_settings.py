@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+import pyarrow as pa
 from pydantic import BaseModel, Field, ValidationError
 
 from slackwater.pipelines.expression_text import Language, parse_text
+from slackwater.pipelines.file_types import DTYPES, TYPES
 from slackwater.pipelines.graph import Config, Create, Filter, Flatten, MapToFields, Read, Write
 from slackwater.pipelines.kafka_settings import ReadKafkaSettings, WriteKafkaSettings, read_kafka, write_kafka
 from slackwater.plugins.documented import Documented
@@ -26,6 +28,7 @@ from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import Expr, ExpressionError, Lit, Op
 
 _Model = TypeVar("_Model", bound=BaseModel)
+FileType = Literal["integer", "number", "string", "boolean", "timestamp", "date"]
 OutputType = Literal["integer", "number", "string", "boolean"]
 Inputs = Literal["none", "one", "named", "listed", "rows and punctuations", "rows, maybe partners"]
 
@@ -35,10 +38,32 @@ class Settings(Documented):
 
 
 class ReadSettings(Settings):
-    """Read files, in the order of their names."""
+    """Read files, in natural order of their names: part-2 before part-10."""
 
     path: str = Field(min_length=1)
-    """file, or a glob such as data/*.parquet"""
+    """file, folder, or a glob such as data/*.parquet; text files may be compressed with gzip"""
+
+
+class ReadJsonSettings(ReadSettings):
+    """Read files of JSON lines, in natural order of their names: part-2 before part-10."""
+
+    schema_: dict[str, FileType] = Field(default_factory=dict, alias="schema")
+    """types of columns, such as {id: string}; those of others are inferred"""
+    dtype: dict[str, str] | bool = Field(default=False)
+    """types of columns as Beam's own reader takes them, such as {id: str}"""
+
+
+class ReadCsvSettings(ReadJsonSettings):
+    """Read CSV files with a header, in natural order of their names: part-2 before part-10."""
+
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """what stands between fields"""
+    null_values: list[str] = Field(default_factory=list)
+    """texts that are null, such as [NA]; an empty field without quotes always is"""
+    na_values: str | list[str] = Field(default_factory=list)
+    """null_values as Beam's own reader takes them"""
+    keep_default_na: Literal[False] = False
+    """of no effect here; false keeps Beam's own reader from taking NA, NULL and nan for null"""
 
 
 class WriteSettings(Settings):
@@ -100,11 +125,36 @@ class Kind(NamedTuple):
     inputs: Inputs
 
 
-def _read(format: str) -> Kind:
-    def build(given: Mapping[str, Any]) -> Read:
-        return Read(format, _validated(ReadSettings, given).path)
+def _read_parquet(given: Mapping[str, Any]) -> Read:
+    return Read("parquet", _validated(ReadSettings, given).path)
 
-    return Kind(ReadSettings, build, "none")
+
+def _read_json(given: Mapping[str, Any]) -> Read:
+    settings = _validated(ReadJsonSettings, given)
+    return Read("json", settings.path, _types(settings))
+
+
+def _read_csv(given: Mapping[str, Any]) -> Read:
+    settings = _validated(ReadCsvSettings, given)
+    if settings.delimiter in '"\r\n':
+        raise ConfigError(
+            f"must not be {settings.delimiter!r}, which has a meaning of its own in CSV", "delimiter"
+        )
+    more = [settings.na_values] if isinstance(settings.na_values, str) else settings.na_values
+    nulls = tuple(dict.fromkeys([*settings.null_values, *more]))
+    return Read("csv", settings.path, _types(settings), settings.delimiter, nulls)
+
+
+def _types(settings: ReadJsonSettings) -> dict[str, pa.DataType]:
+    """Return the types of columns that are stated, in either way."""
+    types = {name: TYPES[type_] for name, type_ in settings.schema_.items()}
+    for name, dtype in settings.dtype.items() if isinstance(settings.dtype, dict) else ():
+        if dtype not in DTYPES:
+            raise ConfigError(f"must be one of {', '.join(DTYPES)}, got {dtype!r}", "dtype", name)
+        if name in types:
+            raise ConfigError("is in schema too; keep one", "dtype", name)
+        types[name] = TYPES[DTYPES[dtype]]
+    return types
 
 
 def _write(format: str) -> Kind:
@@ -154,9 +204,9 @@ def _flatten(given: Mapping[str, Any]) -> Flatten:
 
 
 TRANSFORMS: Final[dict[str, Kind]] = {
-    "ReadFromParquet": _read("parquet"),
-    "ReadFromCsv": _read("csv"),
-    "ReadFromJson": _read("json"),
+    "ReadFromParquet": Kind(ReadSettings, _read_parquet, "none"),
+    "ReadFromCsv": Kind(ReadCsvSettings, _read_csv, "none"),
+    "ReadFromJson": Kind(ReadJsonSettings, _read_json, "none"),
     "ReadFromKafka": Kind(
         ReadKafkaSettings, lambda given: read_kafka(_validated(ReadKafkaSettings, given)), "none"
     ),

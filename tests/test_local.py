@@ -13,6 +13,7 @@ import pytest
 from cli_calls import call
 
 from slackwater.pipelines.local import run
+from slackwater.pipelines.sources import read_batches
 from slackwater.pipelines.template import read_template_text
 
 TEMPLATE = """\
@@ -201,27 +202,31 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path):
     assert "check that the file has this format" in done.stderr
 
 
-def test_a_csv_value_that_does_not_fit_its_column_fails_with_file_and_row(tmp_path):
+def test_a_csv_value_that_does_not_fit_its_column_is_a_bad_record_with_file_and_row(tmp_path):
     lines = "".join(f"{k},7\n" for k in range(600_000))
     (tmp_path / "a.csv").write_text("ts,k\n" + lines + "600000,seven\n")
     (tmp_path / "b.csv").write_text("ts,k\n1,7\n")
     done = call("run", template(tmp_path, "Csv"))
-    assert done.exit_code == 1
-    assert "a.csv' after row" in done.stderr
-    assert "seven" in done.stderr
-    assert not (tmp_path / "joined.parquet").exists()
-    assert not list(tmp_path.glob(".*partial"))
+    assert done.exit_code == 0, done.stderr
+    (bad,) = [row for row in late(tmp_path) if row["reason"] == "bad_record"]
+    assert json.loads(bad["row"])["raw"] == "600000,seven"
+    fault = (
+        "row 600002: column 'k': 'seven' is not an integer, which the values before are; set schema: {k: string}"
+    )
+    assert fault in json.loads(bad["row"])["fault"]
+    assert "warning: joined: input 'a' has rows that cannot be read, which are bad_record" in done.stderr
+    assert fault in done.stderr
 
 
-def test_a_json_line_that_is_no_object_fails_with_its_number(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"ts": 1, "k": "x"}\n[1, 2]\n')
+def test_a_json_line_that_is_no_object_is_a_bad_record_with_its_number(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"ts": 1, "k": "x"}\n[1, 2]\nnope\n')
     (tmp_path / "b.jsonl").write_text('{"ts": 1, "k": "x"}\n')
-    done = call("run", template(tmp_path, "Json"))
-    assert done.exit_code == 2
-    assert "a.jsonl' line 2 is not a JSON object; each line must be one" in done.stderr
-    (tmp_path / "a.jsonl").write_text('{"ts": 1, "k": "x"}\nnope\n')
-    done = call("run", template(tmp_path, "Json"))
-    assert "a.jsonl' line 2 is not JSON" in done.stderr
+    assert call("run", template(tmp_path, "Json")).exit_code == 0
+    first, second = [json.loads(row["row"]) for row in late(tmp_path) if row["reason"] == "bad_record"]
+    assert (first["raw"], second["raw"]) == ("[1, 2]", "nope")
+    assert "a.jsonl' line 2: no JSON object" in first["fault"]
+    assert "a.jsonl' line 3: no JSON: Expecting value" in second["fault"]
+    assert len(results(tmp_path)) == 1
 
 
 def test_files_of_one_source_must_have_the_same_columns(tmp_path):
@@ -269,7 +274,7 @@ def test_arrival_numbers_that_repeat_across_batches_go_in_input_order(tmp_path, 
     path = template(tmp_path, more="arrival: n")
     assert call("run", path).exit_code == 0
     whole = (results(tmp_path), late(tmp_path))
-    monkeypatch.setattr("slackwater.pipelines.sources.read_batches.__defaults__", ((), 7))
+    monkeypatch.setitem(read_batches.__kwdefaults__, "batch_rows", 7)
     assert call("run", path).exit_code == 0
     assert (results(tmp_path), sorted(map(str, late(tmp_path)))) == (whole[0], sorted(map(str, whole[1])))
 

@@ -294,7 +294,9 @@ def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
     path = option_path(first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        message = f"is not a setting; known settings: {', '.join(model.model_fields)}"
+        message = (
+            f"is not a setting; known settings: {', '.join(f.alias or n for n, f in model.model_fields.items())}"
+        )
         if len(path) > 1:
             message = "is not a setting; remove it or check the spelling"
     elif first["type"] == "missing":

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Bools
+from slackwater.transforms.bad_rows import BAD
 
 COPY: Final = "__copy"
 """Hidden boolean column of rows that were split over shards: true where another shard is the row's home."""
@@ -27,5 +28,5 @@ def without_copies(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Bools]:
 
 
 def with_columns(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
-    """Return columns of the batch, and its marks if it has any."""
-    return batch.select([*names, COPY] if COPY in batch.schema.names else names)
+    """Return columns of the batch, its marks if it has any, and what it says of rows that could not be read."""
+    return batch.select([*names, *(name for name in (COPY, BAD) if name in batch.schema.names)])

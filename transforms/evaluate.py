@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from slackwater.transforms.bad_rows import HIDDEN
 from slackwater.transforms.comparing import comparable, compared, decimals_for
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.expression import Col, Expr, ExpressionError, Lit, Op, Real
 from slackwater.transforms.expression_sql import text_of
 from slackwater.transforms.layouts import family_of
-from slackwater.transforms.plan import ARRIVAL
 
 _COMPARE: Final = {"=": "equal", "<>": "not_equal", "<": "less", "<=": "less_equal"}
 _ARITHMETIC: Final = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
@@ -107,7 +107,7 @@ class _Evaluator:
         return self._arithmetic(expr)
 
     def _column(self, column: Col) -> pa.Array:
-        names = [name for name in self._batch.schema.names if name != ARRIVAL]
+        names = [name for name in self._batch.schema.names if name not in HIDDEN]
         if column.table is not None or column.name not in names:
             raise ExpressionError(f"there is no column {str(column)!r}; there are {', '.join(names)}")
         if names.count(column.name) > 1:

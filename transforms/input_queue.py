@@ -118,7 +118,7 @@ class InputQueue:
         return _HEADROOM * self._work / self._worked if self._work else None
 
     def serve(
-        self, chunk: Chunk, join: JoinLogic, on_t: Callable[[], int]
+        self, chunk: Chunk, join: JoinLogic, on_t: Callable[[], int], bad: list[Refused] | None = None
     ) -> Iterator[tuple[Chunk, list[Refused]]]:
         """Yield rows whose turn has come, with those that were shed; the next are found once these are joined.
 
@@ -126,7 +126,10 @@ class InputQueue:
             chunk: arrivals.
             join: the join that is served.
             on_t: tells its time.
+            bad: rows that have been refused already; they do not wait.
         """
+        if bad:
+            yield self._chunk(np.empty(0, np.int64)), bad
         clock = chunk.came if self._plan.arrival_columns is None else chunk.arrival
         replay = chunk.came is None and self._options.service_rate is None
         if clock is None or self.rate is None or replay:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import NEVER, Arrivals, Bools, Int8s, Int64s, Snapshot
 from slackwater.transforms import ipc
+from slackwater.transforms.bad_rows import BAD, bad_ones, fault_of, has_bad, without_bad_column
 from slackwater.transforms.copies import COPY, without_copies
 from slackwater.transforms.guard import Guard
 from slackwater.transforms.kernels import guarding as kernel
@@ -80,6 +81,8 @@ class Intake:
         self._counts_as = np.asarray(plan.counts_as, np.int8)
         self._guard = Guard(plan, len(plan.members), snapshot)
         self._faults = TimeFaults(plan, snapshot["faults"] if snapshot and "faults" in snapshot else None)
+        self._unread: dict[int, str] = {}
+        """Of inputs with rows that could not be read, what is wrong with the first."""
         self._next_seq = np.zeros(len(plan.inputs), np.int64)
         self._held: Chunk | None = None
         """Rows that wait for those after them, to be judged."""
@@ -99,8 +102,12 @@ class Intake:
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should know of the times, at most one line of each kind and input."""
-        return self._faults.warnings()
+        """What the user should know of the rows, at most one line of each kind and input."""
+        unread = [
+            f"input {self._plan.inputs[i]!r} has rows that cannot be read, which are bad_record: {fault}"
+            for i, fault in self._unread.items()
+        ]
+        return [*unread, *self._faults.warnings()]
 
     def take(self, chunk: Chunk) -> Taken:
         """Number the rows, read their times and apply the guard.
@@ -108,7 +115,9 @@ class Intake:
         Of bounded inputs, an odd row waits for the rows that decide about it, and those behind it wait too, so
         that where chunks are cut changes nothing.
         """
-        return self._take(chunk if self._held is None else _joined(self._held, chunk), ended=False)
+        chunk, unread = self.without_bad(chunk)
+        taken = self._take(chunk if self._held is None else _joined(self._held, chunk), ended=False)
+        return taken._replace(refused=unread + taken.refused) if unread else taken
 
     def rest(self) -> Taken:
         """Take the rows that wait: the inputs have ended."""
@@ -143,6 +152,27 @@ class Intake:
                 self._faults.refuse(chunk.input[verdict == kernel.TOO_OLD])
         self._faults.follow(arrivals, source, of_input)
         return Taken(arrivals, source, seq, rows, of_input, copies, refused)
+
+    def without_bad(self, chunk: Chunk) -> tuple[Chunk, list[Refused]]:
+        """Return the rows that their source could read, and the others; only of these the text is left."""
+        if not any(map(has_bad, chunk.batches)):
+            return chunk, []
+        refused, kept, batches = [], np.ones(chunk.input.size, np.bool_), []
+        for i, batch in enumerate(chunk.batches):
+            bad = bad_ones(batch)
+            if bad is not None:
+                at = np.flatnonzero(chunk.input == i)[bad]
+                _, copy = without_copies(batch)
+                kept[at] = False
+                said = batch.select([BAD]).filter(pa.array(bad & ~copy))
+                if said.num_rows:
+                    refused.append(Refused(i, "bad_record", None, chunk.arrival[at[~copy[bad]]], said))
+                    self._unread.setdefault(i, fault_of(said.column(0)[0].as_py()))
+                batch = batch.filter(pa.array(~bad))
+            batches.append(without_bad_column(batch))
+        came = None if chunk.came is None else chunk.came[kept]
+        rest = chunk._replace(input=chunk.input[kept], arrival=chunk.arrival[kept], batches=batches, came=came)
+        return rest, refused
 
     def advance(self, progress: Int64s) -> Int64s:
         """Follow rows of other shards; return how far each input has come, NEVER where there is nothing new.

@@ -100,8 +100,8 @@ class Operator:
         """Take arrivals; return the results they complete and the rows they prove late."""
         out = Outputs.empty()
         self.accounting.receive(chunk.at_home)
-        queue = self.queue
-        for turn in [(chunk,)] if queue is None else queue.serve(chunk, self._join, lambda: self._on_t):
+        queue, (chunk, bad) = self.queue, self._intake.without_bad(chunk)
+        for turn in [(chunk, bad)] if queue is None else queue.serve(chunk, self._join, lambda: self._on_t, bad):
             self._take(out, *turn)
         self._close_step(out)
         return out

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Int64s
+from slackwater.transforms.bad_rows import BAD, has_bad
 from slackwater.transforms.jsonrows import rows_to_json
 from slackwater.transforms.plan import LATE_SCHEMA, JoinPlan
 from slackwater.transforms.row_bytes import pieces
@@ -63,7 +64,7 @@ def _late_batch(
             _repeated(reason, n),
             pa.nulls(n, pa.int64()) if ts is None else pa.array(ts, pa.int64()),
             pa.nulls(n, pa.int64()) if arrival is None else pa.array(arrival, pa.int64()),
-            rows_to_json(rows),
+            rows.column(BAD) if has_bad(rows) else rows_to_json(rows),
         ],
         schema=LATE_SCHEMA,
     )

@@ -33,7 +33,7 @@ def arrival_numbers(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s
 
 
 def without_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch without the hidden column."""
+    """Return the batch without the hidden column of arrival numbers."""
     return batch.drop_columns([ARRIVAL]) if ARRIVAL in batch.schema.names else batch
 
 

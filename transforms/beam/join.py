@@ -13,6 +13,7 @@ from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import WindowedValue
 from apache_beam.typehints.decorators import no_annotations
 
+from slackwater.transforms.bad_rows import HIDDEN
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
 from slackwater.transforms.beam.gathering import GatherRows
 from slackwater.transforms.beam.live import IdleLiveShard, LiveShard
@@ -22,7 +23,7 @@ from slackwater.transforms.beam.rows import RowReader
 from slackwater.transforms.beam.runners import refuse_chain_on_bundles
 from slackwater.transforms.beam.shard import Account, pieces, run_shard
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.time_unit import NANOS
 
 BATCH_ROWS: Final = 1 << 14
@@ -77,7 +78,7 @@ class SplitBatches(beam.DoFn):  # type: ignore[misc, unused-ignore]
 
     def process(self, element: pa.RecordBatch) -> Iterator[Piece]:
         schema = self._plan.schemas[self._plan.inputs[self._which]]
-        hidden = [ARRIVAL] if ARRIVAL in element.schema.names else []
+        hidden = [name for name in HIDDEN if name in element.schema.names]
         batch = element.select([*schema.names, *hidden])
         for shard, part in pieces(self._plan, self._which, batch, self._place):
             yield shard, (self._which, part)

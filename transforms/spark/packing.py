@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms import ipc
+from slackwater.transforms.copies import with_columns
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.replay import arrival_numbers, split_by_shard
 from slackwater.transforms.row_bytes import together
@@ -79,7 +80,7 @@ def pack(plan: JoinPlan, which: int, batch: pa.RecordBatch, keys: Sequence[int],
     """
     arrival = pa.array(arrival_numbers(plan, which, batch))
     names = plan.schemas[plan.inputs[which]].names
-    rows = batch.select(names).append_column(ARRIVAL, arrival)
+    rows = with_columns(batch, names).append_column(ARRIVAL, arrival)
     parts = split_by_shard(plan, which, rows)
     return _packed(
         [keys[part.shard] for part in parts], which, place, [ipc.to_bytes(part.rows) for part in parts]

@@ -1,0 +1,138 @@
+"""Types of columns in text files, and conversions from text that change no value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.pipelines.file_types import WORDS
+from slackwater.plugins.contract import Bools
+
+_NUMBER: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_INTEGERS: Final = r"^-?[0-9]{1,19}$"
+_SURE_DIGITS: Final = 15
+"""Decimals of so many digits come back from a double as they were."""
+
+
+def word(type_: pa.DataType) -> str:
+    """Return what a type is called in messages."""
+    return WORDS.get(type_, str(type_))
+
+
+def converted(text: pa.Array, type_: pa.DataType, declared: bool) -> tuple[pa.Array, Bools | None]:
+    """Convert text to a type.
+
+    Args:
+        text: values, null where there is none.
+        type_: type of the column.
+        declared: whether the template says so. A type that was inferred takes only what comes back from it as it
+            was written: ``007`` is no integer, and 20 digits are no double.
+
+    Returns:
+        The values, and which texts do not fit, None if all do; their values are null.
+    """
+    if pa.types.is_string(type_):
+        return text, None
+    if pa.types.is_boolean(type_):
+        values = _booleans(text)
+    elif pa.types.is_timestamp(type_) and declared:
+        values = _in_utc(text, type_)
+    else:
+        values = _cast(text, type_)
+    if not declared and values.null_count < len(values):
+        if pa.types.is_integer(type_):
+            values = pc.if_else(pc.equal(values.cast(pa.string()), text), values, None)
+        elif pa.types.is_floating(type_):
+            values = pc.if_else(_exact(text, values), values, None)
+    if values.null_count == text.null_count:
+        return values, None
+    unfit = pc.and_(values.is_null(), text.is_valid())
+    return values, np.asarray(unfit.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def inferred(text: pa.Array, guess: pa.DataType) -> pa.DataType:
+    """Return ``guess`` if all values come back from it as they were written, else text."""
+    if pa.types.is_null(guess) or pa.types.is_binary(guess):
+        return pa.string()
+    try:
+        return guess if converted(text, guess, declared=False)[1] is None else pa.string()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.string()
+
+
+def together(types: Sequence[pa.DataType]) -> pa.DataType:
+    """Return the type of a column that has these in several files: text where no other takes them all."""
+    known = list(dict.fromkeys(types))
+    if len(known) == 1:
+        return known[0]
+    if all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in known):
+        return pa.float64()
+    if all(pa.types.is_timestamp(t) for t in known) and len({t.tz for t in known}) == 1:
+        return pa.timestamp("ns", known[0].tz)
+    return pa.string()
+
+
+def _cast(text: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return the values, null where a text is none."""
+    try:
+        return text.cast(type_)
+    except pa.ArrowInvalid:
+        likely = pc.match_substring_regex(text, _INTEGERS if pa.types.is_integer(type_) else r"^[-+.0-9infaINFA]")
+        return _halved(pc.if_else(likely, text, None), type_)
+
+
+def _halved(text: pa.Array, type_: pa.DataType) -> pa.Array:
+    """As ``_cast``; looks for the culprits by halving."""
+    try:
+        return text.cast(type_)
+    except pa.ArrowInvalid:
+        if len(text) == 1:
+            return pa.nulls(1, type_)
+        half = len(text) // 2
+        return pa.concat_arrays([_halved(text.slice(0, half), type_), _halved(text.slice(half), type_)])
+
+
+def _in_utc(text: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return times that may have an offset, in UTC."""
+    zoned = pc.match_substring_regex(text, r":.*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
+    here = _cast(pc.if_else(zoned, None, text), type_)
+    there = _cast(pc.if_else(zoned, text, None), pa.timestamp(type_.unit, "UTC"))
+    return pc.coalesce(here, there.cast(type_))
+
+
+def _booleans(text: pa.Array) -> pa.Array:
+    lower = pc.utf8_lower(text)
+    known = pc.is_in(lower, pa.array(["true", "false"]))
+    return pc.if_else(known, pc.equal(lower, "true"), None)
+
+
+def _exact(text: pa.Array, values: pa.Array) -> pa.Array:
+    """Say which decimals a double holds: formatted with as many digits, it is the same number."""
+    number = pc.match_substring_regex(text, _NUMBER)
+    digits = pc.utf8_length(pc.replace_substring_regex(text, r"[eE].*$|[^0-9]", ""))
+    fine = pc.or_(pc.less_equal(digits, _SURE_DIGITS), pc.equal(values.cast(pa.string()), text))
+    sure = pc.and_(number, fine)
+    open_ = pc.and_(number, pc.invert(fine)).fill_null(False)
+    if not pc.any(open_).as_py():
+        return sure
+    out = sure.to_numpy(zero_copy_only=False).copy()
+    for k in np.flatnonzero(open_.to_numpy(zero_copy_only=False)).tolist():
+        out[k] = is_exact(text[k].as_py(), values[k].as_py())
+    return pa.array(out, pa.bool_())
+
+
+def is_exact(text: str, value: float) -> bool:
+    """Whether a double is the number that a text says, to all its digits."""
+    if value in (float("inf"), float("-inf")):
+        return False
+    mantissa = re.sub(r"[eE].*$|[^0-9]", "", text).strip("0")
+    try:
+        return len(mantissa) <= 17 and Decimal(f"{value:.{max(1, len(mantissa))}g}") == Decimal(text)
+    except InvalidOperation:
+        return False
