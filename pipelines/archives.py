@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from slackwater.pipelines.assembly import Assembly
 from slackwater.pipelines.template import node_error
-from slackwater.transforms.archive_directory import check_directory, finished, prepare
+from slackwater.transforms.archive_directory import check_directory, check_unlocked, finished, prepare
 from slackwater.transforms.errors import ConfigError
 
 
@@ -17,24 +18,31 @@ def check_archives(assembly: Assembly) -> None:
     for name, plan in assembly.plans.items():
         try:
             check_directory(plan)
-            if plan.config.archive is not None and plan.config.archive in taken:
-                other = taken[plan.config.archive]
+            check_unlocked(plan)
+            if plan.config.archive is not None and os.path.realpath(plan.config.archive) in taken:
+                other = taken[os.path.realpath(plan.config.archive)]
                 raise ConfigError(f"is that of {other!r} too; give each join a directory of its own", "archive")
         except ConfigError as error:
             raise node_error(assembly.pipeline.node(name), error) from None
         if plan.config.archive is not None:
-            taken[plan.config.archive] = name
+            taken[os.path.realpath(plan.config.archive)] = name
 
 
 @contextmanager
 def archives_of(assembly: Assembly) -> Iterator[None]:
-    """Make the archives of all joins; what a run that fails leaves in them says that it is not complete."""
+    """Make the archives of all joins, and keep other runs from them.
+
+    What a run that fails leaves in them says that it is not complete.
+    """
     check_archives(assembly)
-    for name, plan in assembly.plans.items():
-        try:
-            prepare(plan, unfinished=True)
-        except ConfigError as error:
-            raise node_error(assembly.pipeline.node(name), error) from None
-    yield
-    for plan in assembly.plans.values():
-        finished(plan)
+    with ExitStack() as locks:
+        for name, plan in assembly.plans.items():
+            try:
+                lock = prepare(plan, unfinished=True)
+            except ConfigError as error:
+                raise node_error(assembly.pipeline.node(name), error) from None
+            if lock is not None:
+                locks.callback(os.close, lock)
+        yield
+        for plan in assembly.plans.values():
+            finished(plan)

@@ -22,6 +22,7 @@ from slackwater.pipelines.graph import (
     WriteKafka,
 )
 from slackwater.pipelines.kafka_settings import kafka_schema
+from slackwater.pipelines.paths import check_paths
 from slackwater.pipelines.template import TemplateError, node_error
 from slackwater.transforms.choosing import bind_choose_values
 from slackwater.transforms.config import (
@@ -153,6 +154,7 @@ def assemble(pipeline: Pipeline, schema_of_source: Callable[[Node], pa.Schema]) 
         except SlackwaterError as error:
             path = ("path",) if isinstance(node.config, Read) else ()
             raise node_error(node, ConfigError(str(error), *path)) from None
+    check_paths(pipeline)
     assembly = Assembly(pipeline, schemas, plans)
     for name, plan in plans.items():
         _check_order(assembly, pipeline.node(name), plan)

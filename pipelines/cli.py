@@ -108,6 +108,7 @@ def run(
 ) -> None:
     """Run a template to the end of its inputs, or until it is stopped, and print a summary."""
     from slackwater.pipelines.cli_show import show_summary
+    from slackwater.pipelines.ending import ending_on_signals
     from slackwater.pipelines.metrics_file import metrics_to
     from slackwater.pipelines.progress import show_progress
     from slackwater.pipelines.template import read_template
@@ -117,7 +118,7 @@ def run(
     pipeline = read_template(template, _pairs(variables))
     start = _runner(runner, _pairs(beam_options, "--beam-option"), master, conf)
     start = with_live_options(start, pipeline, runner is Runner.spark, checkpoint, until_caught_up)
-    with show_progress(template) as progress, metrics_to(metrics, pipeline) as measured:
+    with ending_on_signals(), show_progress(template) as progress, metrics_to(metrics, pipeline) as measured:
         result = start(measured, progress=progress)
     for warning in result.get("warnings", ()):
         typer.echo(f"warning: {warning}", err=True)
@@ -197,18 +198,20 @@ def reconcile(
 ) -> None:
     """Write the results that a join has missed, from its archive."""
     from slackwater.pipelines.cli_show import show_reconciled
+    from slackwater.pipelines.ending import ending_on_signals
     from slackwater.pipelines.reconcile import reconcile as reconcile_archive
 
     _check_folders(summary=summary, out=out)
-    if runner is Runner.spark:
-        from slackwater.pipelines.reconcile_spark import run_parts
+    with ending_on_signals():
+        if runner is Runner.spark:
+            from slackwater.pipelines.reconcile_spark import run_parts
 
-        result = reconcile_archive(directory, out, force, run_parts)
-    elif runner is Runner.local:
-        spare_pandas(_own_process)
-        result = reconcile_archive(directory, out, force)
-    else:
-        raise UsageError(f"--runner {runner}: reconcile runs on local or spark")
+            result = reconcile_archive(directory, out, force, run_parts)
+        elif runner is Runner.local:
+            spare_pandas(_own_process)
+            result = reconcile_archive(directory, out, force)
+        else:
+            raise UsageError(f"--runner {runner}: reconcile runs on local or spark")
     if summary is not None:
         summary.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     show_reconciled(result)

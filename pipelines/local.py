@@ -33,7 +33,7 @@ from slackwater.pipelines.graph import (
 from slackwater.pipelines.live import refuse_live
 from slackwater.pipelines.operator_stage import NOTHING_YET, Emit, OperatorStage
 from slackwater.pipelines.progress import Progress
-from slackwater.pipelines.sinks import Sink
+from slackwater.pipelines.sinks import Sink, close_all
 from slackwater.pipelines.source_files import skipped_data
 from slackwater.pipelines.sources import read_batches, source_schema
 from slackwater.pipelines.summary import summarise
@@ -82,28 +82,30 @@ class LocalRun:
 
     def run(self) -> None:
         """Read every source to its end and close every sink; on an error leave no half-written file."""
-        with archives_of(self._assembly), ExitStack() as stack:
+        with archives_of(self._assembly):
             try:
-                self._build(stack)
-                while (name := self._next_source()) is not None:
-                    batch = next(self._sources[name], None)
-                    if batch is None:
-                        self._live.discard(name)
-                        self._end(Port(name))
-                    else:
-                        if self._progress is not None:
-                            self._progress.advance(batch.num_rows)
-                        self._emit(Port(name), batch)
-                        for follower in self._followers:
-                            follower.level()
+                with ExitStack() as stack:
+                    self._build(stack)
+                    self._read_all()
+                close_all([stage.sink for stage in self._stages.values() if isinstance(stage, SinkStage)])
             except BaseException:
                 for stage in self._stages.values():
                     if isinstance(stage, SinkStage):
                         stage.abort()
                 raise
-        for stage in self._stages.values():
-            if isinstance(stage, SinkStage):
-                stage.commit()
+
+    def _read_all(self) -> None:
+        while (name := self._next_source()) is not None:
+            batch = next(self._sources[name], None)
+            if batch is None:
+                self._live.discard(name)
+                self._end(Port(name))
+            else:
+                if self._progress is not None:
+                    self._progress.advance(batch.num_rows)
+                self._emit(Port(name), batch)
+                for follower in self._followers:
+                    follower.level()
 
     def busy(self) -> dict[str, float]:
         """Seconds that each part of the work took; parts overlap."""
@@ -232,9 +234,9 @@ class SinkStage:
     """Writes in the background; the file appears under its name when the whole run has succeeded."""
 
     def __init__(self, config: Write, schema: pa.Schema) -> None:
-        self._sink = Sink(config, schema)
+        self.sink = Sink(config, schema)
         self._names = schema.names
-        self._writer = Background(self._sink.write)
+        self._writer = Background(self.sink.write)
         self._closed = False
 
     @property
@@ -249,17 +251,13 @@ class SinkStage:
         self._closed = True
         self._writer.close()
 
-    def commit(self) -> None:
-        """Give the file its name."""
-        self._sink.close()
-
     def abort(self) -> None:
         """Leave no file behind."""
         if not self._closed:
             # The error that led here is the one to report.
             with suppress(Exception):
                 self._writer.close()
-        self._sink.abort()
+        self.sink.abort()
 
 
 def _source(node: Node) -> Read | Create:

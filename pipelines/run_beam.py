@@ -26,7 +26,7 @@ from slackwater.pipelines.flattening import flattened
 from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Node, Pipeline, Port, Read, Write
 from slackwater.pipelines.live import refuse_live
 from slackwater.pipelines.progress import Progress
-from slackwater.pipelines.sinks import Sink
+from slackwater.pipelines.sinks import Sink, close_all
 from slackwater.pipelines.source_files import skipped_data, source_files
 from slackwater.pipelines.sources import read_batches, read_file, source_schema
 from slackwater.pipelines.summary import summarise
@@ -159,8 +159,7 @@ class _Sinks:
         if kind is not None:
             self._abort()
             return
-        for sink, _columns in self._open.values():
-            sink.close()
+        close_all([sink for sink, _ in self._open.values()])
 
     def _abort(self) -> None:
         for sink, _columns in self._open.values():

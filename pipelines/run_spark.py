@@ -31,7 +31,7 @@ from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Nod
 from slackwater.pipelines.live import is_live, needed_checkpoint, refuse_live
 from slackwater.pipelines.progress import Progress, Silent
 from slackwater.pipelines.run_live import run_live
-from slackwater.pipelines.sinks import Sink
+from slackwater.pipelines.sinks import Sink, close_all
 from slackwater.pipelines.source_files import skipped_data
 from slackwater.pipelines.sources import source_schema
 from slackwater.pipelines.spark_reader import FORMAT, JobSource
@@ -227,8 +227,7 @@ class SparkRun:
                 for sink in sinks:
                     sink.abort()
                 raise
-            for sink in sinks:
-                sink.close()
+            close_all(sinks)
 
     def _origin(self, port: Port) -> tuple[Port, tuple[Step, ...]]:
         """The source or join that rows come from, and the steps on their way."""

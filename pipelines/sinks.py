@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from slackwater.pipelines.graph import Write
-from slackwater.transforms.errors import SlackwaterError
+from slackwater.pipelines.partial_files import PartialFile, place_all, writing
 from slackwater.transforms.jsonrows import rows_to_json
 from slackwater.transforms.row_bytes import PIECE_BYTES, pieces
 
@@ -29,7 +30,7 @@ def sink_file(config: Write) -> Path:
 
 
 class Sink:
-    """Writes batches of one schema to a file. Nothing is seen under its name before ``close``.
+    """Writes batches of one schema to a file. Nothing is seen under its name before ``close`` or ``close_all``.
 
     Args:
         config: format and path.
@@ -38,17 +39,14 @@ class Sink:
 
     def __init__(self, config: Write, schema: pa.Schema) -> None:
         self.file = sink_file(config)
-        self._partial = self.file.with_name(f".{self.file.name}.{os.getpid()}.partial")
         self._names = schema.names
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self.rows = 0
         """Rows that have been added."""
-        try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            self._writer: Any = _open(config.format, self._partial, schema)
-        except OSError as error:
-            raise SlackwaterError(f"cannot write {str(self.file)!r}: {error.strerror}; check the path") from None
+        self._partial = PartialFile(self.file)
+        with writing(self.file):
+            self._writer: Any = _open(config.format, self._partial.out, schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; hidden columns are left out.
@@ -67,30 +65,49 @@ class Sink:
 
     def close(self) -> None:
         """Complete the file and give it its name, replacing an older one."""
+        close_all([self])
+
+    def complete(self) -> PartialFile:
+        """Bring all rows to the disk; return the file, which has yet to get its name."""
         self._flush()
-        self._writer.close()
-        os.replace(self._partial, self.file)
+        with writing(self.file):
+            self._writer.close()
+        self._partial.flush()
+        return self._partial
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting))
+            with writing(self.file):
+                self._writer.write_table(pa.Table.from_batches(self._waiting))
             self._waiting, self._rows = [], 0
 
     def abort(self) -> None:
         """Leave nothing behind."""
-        self._writer.close()
-        self._partial.unlink(missing_ok=True)
+        # On a full disk, what would complete the file cannot be written either.
+        with suppress(Exception):
+            self._writer.close()
+        self._partial.discard()
 
 
-def _open(format: str, file: Path, schema: pa.Schema) -> Any:
+def close_all(sinks: Sequence[Sink]) -> None:
+    """Complete the files of all sinks before the first gets its name; if one fails, all stay as they were."""
+    try:
+        place_all([sink.complete() for sink in sinks])
+    except BaseException:
+        for sink in sinks:
+            sink.abort()
+        raise
+
+
+def _open(format: str, file: BinaryIO, schema: pa.Schema) -> Any:
     if format == "parquet":
         return _parquet(file, schema)
     if format == "csv":
-        return pa_csv.CSVWriter(str(file), schema)
+        return pa_csv.CSVWriter(file, schema)
     return _JsonLines(file)
 
 
-def _parquet(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def _parquet(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
     """Integers and times as deltas: results are in timestamp order, so this is three times as fast to write as
     a dictionary, and half the size."""
     deltas = [
@@ -108,8 +125,8 @@ def _parquet(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 class _JsonLines:
-    def __init__(self, file: Path) -> None:
-        self._out = open(file, "wb")  # noqa: SIM115 - closed by close
+    def __init__(self, file: BinaryIO) -> None:
+        self._out = file
 
     def write_table(self, table: pa.Table) -> None:
         for batch in chain.from_iterable(map(pieces, table.combine_chunks().to_batches())):
@@ -119,4 +136,4 @@ class _JsonLines:
             self._out.write(memoryview(text)[first:last])
 
     def close(self) -> None:
-        self._out.close()
+        """Nothing is left to write."""

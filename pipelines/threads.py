@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 _END = object()
+_PATIENCE = 1.0
+"""Seconds to wait for a thread that is told to stop."""
 
 
 class Prefetch(Generic[T]):
@@ -42,9 +44,10 @@ class Prefetch(Generic[T]):
         return item
 
     def close(self) -> None:
-        """Stop reading ahead and wait for the thread."""
+        """Stop reading ahead and wait for the thread, but not for ever: it may be in a slow read."""
         self._stop.set()
-        while self._thread.is_alive():
+        until = time.monotonic() + _PATIENCE
+        while self._thread.is_alive() and time.monotonic() < until:
             try:
                 self._queue.get(timeout=0.05)
             except queue.Empty:

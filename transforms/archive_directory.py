@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from slackwater.plugins.options import Duration
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.file_lock import open_folder, try_lock
 
 if TYPE_CHECKING:
     from slackwater.transforms.config import JoinConfig
@@ -25,6 +26,8 @@ UNFINISHED: Final = "unfinished"
 """File that is there from the start of a run until it has succeeded."""
 FINISHED: Final = "finished"
 """File that takes its place then: shards without rows may leave nothing that says so."""
+_LOCKS: Final[dict[str, int]] = {}
+"""Archives of joins that programs have made in this process, and their locks."""
 RESERVED: Final = ("__pos", "__gone", "__late")
 
 
@@ -80,27 +83,57 @@ def check_directory(plan: JoinPlan) -> None:
         raise _not_writable(directory, error) from None
 
 
-def prepare(plan: JoinPlan, unfinished: bool = False) -> None:
+def check_unlocked(plan: JoinPlan) -> None:
+    """Raise ConfigError if another run is writing the archive."""
+    if plan.config.archive is not None and Path(plan.config.archive).is_dir():
+        os.close(_lock(Path(plan.config.archive)))
+
+
+def _lock(directory: Path) -> int:
+    """Lock the directory until what is returned is closed or the process ends; raise ConfigError."""
+    fd = open_folder(directory)
+    if not try_lock(fd):
+        os.close(fd)
+        raise ConfigError(f"another run is writing {str(directory)!r}; name another directory", "archive")
+    return fd
+
+
+def prepare(plan: JoinPlan, unfinished: bool = False) -> int | None:
     """Make the archive's directory and note what the join is, before the job starts.
 
     Args:
         plan: the join; nothing happens if it has no archive.
         unfinished: whether to mark it as such; who does this says when it is ``finished``.
 
+    Returns:
+        The lock that keeps other runs from the archive, to be closed; of one that is not marked as unfinished,
+        None: that stays locked as long as this process lives.
+
     Raises:
         ConfigError: The directory cannot be written, or there is something in it already.
     """
     if plan.config.archive is None:
-        return
-    check_directory(plan)
+        return None
     directory = Path(plan.config.archive)
+    check_directory(plan)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / SETTINGS).write_text(json.dumps(settings_of(plan), indent=1))
-        if unfinished:
-            (directory / UNFINISHED).touch()
+        lock = _LOCKS.pop(str(directory), None) or _lock(directory)
+        try:
+            # Another run may have begun and ended since.
+            check_directory(plan)
+            (directory / SETTINGS).write_text(json.dumps(settings_of(plan), indent=1))
+            if unfinished:
+                (directory / UNFINISHED).touch()
+        except BaseException:
+            os.close(lock)
+            raise
     except OSError as error:
         raise _not_writable(directory, error) from None
+    if unfinished:
+        return lock
+    _LOCKS[str(directory)] = lock
+    return None
 
 
 def finished(plan: JoinPlan) -> None:
