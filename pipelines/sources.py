@@ -118,7 +118,7 @@ def _created(config: Create) -> pa.RecordBatch:
     names = list(dict.fromkeys(name for row in config.rows for name in row))
     try:
         columns = [pa.array([row.get(name) for row in config.rows]) for name in names]
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError) as error:
         raise SlackwaterError(f"Create: the elements do not fit together: {_first_line(error)}") from None
     return pa.RecordBatch.from_arrays(columns, names=names)
 

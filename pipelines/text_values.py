@@ -47,7 +47,7 @@ def converted(text: pa.Array, type_: pa.DataType, declared: bool) -> tuple[pa.Ar
         values = _cast(text, type_)
     if not declared and values.null_count < len(values):
         if pa.types.is_integer(type_):
-            values = pc.if_else(pc.equal(values.cast(pa.string()), text), values, None)
+            values = pc.if_else(_without_leading_zeros(text), values, None)
         elif pa.types.is_floating(type_):
             values = pc.if_else(_exact(text, values), values, None)
     if values.null_count == text.null_count:
@@ -112,18 +112,24 @@ def _booleans(text: pa.Array) -> pa.Array:
     return pc.if_else(known, pc.equal(lower, "true"), None)
 
 
+def _without_leading_zeros(text: pa.Array) -> pa.Array:
+    """Say which texts that are integers, as decimals or as 0x and more, are written as integers are."""
+    zero = pc.and_(pc.starts_with(text, "0"), pc.greater(pc.binary_length(text), 1))
+    return pc.invert(pc.or_(zero, pc.starts_with(text, "-0")))
+
+
 def _exact(text: pa.Array, values: pa.Array) -> pa.Array:
     """Say which decimals a double holds: formatted with as many digits, it is the same number."""
-    number = pc.match_substring_regex(text, _NUMBER)
-    digits = pc.utf8_length(pc.replace_substring_regex(text, r"[eE].*$|[^0-9]", ""))
-    fine = pc.or_(pc.less_equal(digits, _SURE_DIGITS), pc.equal(values.cast(pa.string()), text))
-    sure = pc.and_(number, fine)
-    open_ = pc.and_(number, pc.invert(fine)).fill_null(False)
-    if not pc.any(open_).as_py():
-        return sure
-    out = sure.to_numpy(zero_copy_only=False).copy()
-    for k in np.flatnonzero(open_.to_numpy(zero_copy_only=False)).tolist():
-        out[k] = is_exact(text[k].as_py(), values[k].as_py())
+    number = pc.and_(pc.match_substring_regex(text, _NUMBER), pc.is_finite(values).fill_null(False))
+    long = pc.and_(number, pc.greater(pc.binary_length(text), _SURE_DIGITS)).fill_null(False)
+    at = np.flatnonzero(long.to_numpy(zero_copy_only=False))
+    if not at.size:
+        return number
+    out = number.to_numpy(zero_copy_only=False).copy()
+    some, read = text.take(pa.array(at)), values.take(pa.array(at))
+    same = pc.equal(read.cast(pa.string()), some).to_numpy(zero_copy_only=False)
+    for k in np.flatnonzero(~same).tolist():
+        out[at[k]] = is_exact(some[k].as_py(), read[k].as_py())
     return pa.array(out, pa.bool_())
 
 

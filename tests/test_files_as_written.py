@@ -72,6 +72,7 @@ def test_listed_texts_are_null_with_and_without_quotes(tmp_path):
         (["1.0000000000000001"], "string"),
         (["12345678901234567", "0.5"], "string"),
         (["007.5"], "string"),
+        (["1e999", "0.5"], "string"),
         (["nan", "1.5"], "string"),
         (["true", "False"], "bool"),
         (["true", "1"], "string"),

@@ -73,8 +73,9 @@ def test_results_of_shards_follow_each_other(tmp_path: Path) -> None:
 
 def test_an_error_in_a_worker_is_one_sentence_and_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1, "ts": 5}\n' * 10 + '{"id": "x" "ts"}\n')
-    template = read_template_text("t.yaml", SIMPLE % {"dir": tmp_path, "below": 9})
+    copy = '    - {type: WriteToJson, name: Copy, input: A, config: {path: "%(dir)s/out/copy"}}\n'
+    template = read_template_text("t.yaml", (SIMPLE + copy) % {"dir": tmp_path, "below": 9})
     with pytest.raises(SlackwaterError) as caught:
         run_beam.run(template)
-    assert "\n" not in str(caught.value) and "a.jsonl" in str(caught.value)
+    assert "\n" not in str(caught.value) and "a.jsonl' line 11: no JSON" in str(caught.value)
     assert not list((tmp_path).glob("out/*"))
