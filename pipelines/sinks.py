@@ -51,7 +51,7 @@ class Sink:
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; hidden columns are left out.
 
-        They are written in groups of at least ROW_GROUP, so small batches cost no small pages, and large rows when
+        They are written in groups of at least ROW_GROUP, so small batches cost no small pages; large rows when
         they have PIECE_BYTES.
         """
         if batch.num_rows:
