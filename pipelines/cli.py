@@ -11,13 +11,16 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from slackwater.pipelines.cli_errors import UsageError, reporting
 from slackwater.pipelines.cli_live import Checkpoint, UntilCaughtUp, with_live_options
 from slackwater.pipelines.without_pandas import spare_pandas
+
+if TYPE_CHECKING:
+    from slackwater.pipelines.graph import Pipeline
 
 app = typer.Typer(
     name="slackwater",
@@ -116,6 +119,7 @@ def run(
     _check_folders(summary=summary, metrics=metrics)
     _load_plugins(plugins)
     pipeline = read_template(template, _pairs(variables))
+    _check_apart(pipeline, summary=summary, metrics=metrics)
     start = _runner(runner, _pairs(beam_options, "--beam-option"), master, conf)
     start = with_live_options(start, pipeline, runner is Runner.spark, checkpoint, until_caught_up)
     with ending_on_signals(), show_progress(template) as progress, metrics_to(metrics, pipeline) as measured:
@@ -328,6 +332,15 @@ def _check_folders(**files: Path | None) -> None:
     for option, file in files.items():
         if file is not None and not file.absolute().parent.is_dir():
             raise UsageError(f"--{option}: there is no folder {file.parent}; create it or choose another")
+
+
+def _check_apart(pipeline: Pipeline, **files: Path | None) -> None:
+    from slackwater.pipelines.paths import taken_by
+
+    for option, file in files.items():
+        name = None if file is None else taken_by(pipeline, file)
+        if name is not None:
+            raise UsageError(f"--{option}: {str(file)!r} is a file of {name!r}; choose another")
 
 
 def _pairs(given: list[str] | None, option: str = "--set") -> dict[str, str]:

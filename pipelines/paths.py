@@ -30,6 +30,17 @@ def check_paths(pipeline: Pipeline) -> None:
                 raise _fault(node, f"{place!r} is among the files that {source.name!r} reads; write elsewhere")
 
 
+def taken_by(pipeline: Pipeline, file: Path) -> str | None:
+    """Return the name of the source or sink that a file belongs to, or None."""
+    place = os.path.realpath(file)
+    for node in pipeline.nodes:
+        if isinstance(node.config, Read) and _reads(node.config, place):
+            return node.name
+        if isinstance(node.config, Write) and os.path.realpath(sink_file(node.config)) == place:
+            return node.name
+    return None
+
+
 def _reads(config: Read, place: str) -> bool:
     """Whether a source reads a file, or would if it were there."""
     if place in map(os.path.realpath, list_files(config).taken):

@@ -194,6 +194,17 @@ def test_outputs_over_inputs_and_over_each_other_are_refused(tmp_path, how, faul
     assert files(folder) == before
 
 
+@pytest.mark.parametrize(("file", "name"), [("a.parquet", "A"), ("late.jsonl", "L")])
+@pytest.mark.parametrize("option", ["--summary", "--metrics"])
+def test_reports_over_inputs_and_outputs_are_refused(tmp_path, option, file, name):
+    for letter in "ab":
+        pq.write_table(pa.table({"ts": [1], "k": ["x"]}), tmp_path / f"{letter}.parquet")
+    (tmp_path / "t.yaml").write_text(template(tmp_path))
+    done = call("run", tmp_path / "t.yaml", option, tmp_path / file)
+    assert done.exit_code == 2
+    assert f"{option}: '{tmp_path}/{file}' is a file of '{name}'; choose another" in done.stderr
+
+
 def test_a_sink_beside_the_files_of_a_source_is_fine(tmp_path):
     for name in "ab":
         pq.write_table(pa.table({"ts": [1], "k": ["x"]}), tmp_path / f"{name}.parquet")
