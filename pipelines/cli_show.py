@@ -56,6 +56,7 @@ def show_reconciled(summary: Mapping[str, Any]) -> None:
 
 
 def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    yield from _verdict_rows(summary)
     if "runner" in summary:
         yield "runner", str(summary["runner"])
     for name, rows in summary.get("input", {}).items():
@@ -68,14 +69,14 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     slack = summary.get("slack_ms") or {}
     if slack:
         yield "slack", ", ".join(f"{key} {value:,g} ms" for key, value in slack.items() if value is not None)
-    if summary.get("recall_estimate") is not None:
+    if summary.get("recall_estimate") is not None and "recall" not in summary:
         yield "recall (estimated)", f"{summary['recall_estimate']:.4f}"
     queue = summary.get("queue") or {}
     if queue.get("max_rows"):
         waits = ", ".join(f"{key} {value:,g} ms" for key, value in queue["wait_ms"].items())
         yield "queue", f"at most {queue['max_rows']:,} rows, {queue['shed']:,} shed, wait {waits}"
     missed = summary.get("missed") or {}
-    if missed.get("shed"):
+    if missed.get("shed") and "recall" not in summary:
         yield "missed (estimated)", f"{missed['late']:,} by disorder, {missed['shed']:,} by shedding"
     state = summary.get("state") or {}
     if state:
@@ -87,6 +88,34 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "throughput", f"{summary['rows_per_s']:,.0f} rows/s"
     for name, part in summary.get("joins", {}).items():
         yield from ((f"{name}: {what}", value) for what, value in _summary_rows(part))
+
+
+def _verdict_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """What was asked for and what was reached."""
+    recall = summary.get("recall")
+    if recall:
+        reached = recall["reached"]
+        met = "nothing to go by" if reached is None else "met" if reached >= recall["asked"] else "not met"
+        shown = "unknown" if reached is None else f"{reached:.4f} (estimated)"
+        yield "recall", f"asked {recall['asked']:g}, reached {shown}: {met}"
+        if recall["periods"]:
+            below = recall["periods"] - recall["periods_met"]
+            yield "periods", f"{below:,} of {recall['periods']:,} below the recall asked for"
+        missed = summary.get("missed") or {}
+        by = [("disorder", missed.get("late")), ("shedding", missed.get("shed"))]
+        yield (
+            "missed (estimated)",
+            ", ".join(f"{n or 0:,} results by {why}" for why, n in by if n or why == "disorder"),
+        )
+        if recall["capped_by"]:
+            yield "wait capped by", ", ".join(recall["capped_by"])
+    ratio = summary.get("drop_ratio")
+    if ratio and ratio["reached"] is not None:
+        met = "met" if ratio["reached"] <= ratio["asked"] else "not met"
+        yield "too late", f"asked {ratio['asked']:.3%} of the rows, reached {ratio['reached']:.3%}: {met}"
+    latency = summary.get("latency_ms") or {}
+    if latency.get("p50") is not None:
+        yield "latency added", ", ".join(f"{name} {value:,.4g} ms" for name, value in latency.items())
 
 
 def show_assembly(assembly: Assembly, explain: bool = False) -> None:

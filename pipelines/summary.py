@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from slackwater.pipelines.verdict import verdict, verdict_warnings
 from slackwater.plugins.disorder.budget import LEAST_LEFT, NEARLY
 from slackwater.plugins.options import Memory, MemoryLimit
 from slackwater.transforms.accounting import Accounting
@@ -21,7 +22,7 @@ def summarise(
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the summary; of several joins the sums, with each join's own under ``joins``."""
-    each = {name: account.summary(NANOS[plan.unit]) for name, (plan, account) in joins.items()}
+    each = {name: _numbers(plan, account) for name, (plan, account) in joins.items()}
     rows = sum(sum(part["input"].values()) for part in each.values())
     if len(each) == 1:
         (body,) = each.values()
@@ -68,9 +69,24 @@ def summarise(
         "warnings": [
             *warnings,
             *(w for name, (plan, account) in joins.items() for w in _lacking(name, plan, account)),
-            *(w for name, (plan, account) in joins.items() for w in _short_of_memory(name, plan, account)),
+            *(w for name, (plan, account) in joins.items() for w in _below(name, plan, account, each[name])),
         ],
     }
+
+
+def _numbers(plan: JoinPlan, account: Accounting) -> dict[str, Any]:
+    """Return the summary of one join, the verdict first."""
+    numbers = account.summary(NANOS[plan.unit])
+    return {**verdict(plan, account, numbers), **numbers}
+
+
+def _below(name: str, plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
+    """Say what was not reached; of a recall once, for its main reason."""
+    short = list(_short_of_memory(name, plan, account))
+    yield from short
+    for warning in verdict_warnings(name, plan, account, numbers):
+        if not (short and warning.startswith(f"{name}: recall ")):
+            yield warning
 
 
 def _lacking(name: str, plan: JoinPlan, account: Accounting) -> Iterator[str]:
@@ -102,6 +118,13 @@ def _short_of_memory(name: str, plan: JoinPlan, account: Accounting) -> Iterator
     share = missed["shed"] / true
     if share > may_miss or (got < NEARLY * recall and share > LEAST_LEFT * may_miss):
         times = account.memory_for(max(may_miss * true - missed["late"], may_miss * true / 2))
+        if times == 1.0:
+            if missed["shed"] > account.shed:
+                yield (
+                    f"{name}: recall {got:.3f} instead of {recall:g}, as the queue in front of the join shed "
+                    "rows; let more rows wait in shedding.queue, or use more shards"
+                )
+            return
         enough = (
             f"about {_size(memory, times)} would do" if times < float("inf") else "it would take many times that"
         )

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Released, Setting, Snapshot
+from slackwater.transforms.waited import Waited
 
 _MAX_DIFFERENT = 4096
 _SHARES = 1 << 20
@@ -60,6 +61,8 @@ class Accounting:
         """Rows of each input that were shed before they reached the join."""
         self.waits: Counter[int] = Counter()
         """How many rows waited for how many nanoseconds until the join was free."""
+        self.waited = Waited(snapshot.get("waited") if snapshot else None)
+        """How long rows waited to be joined, and for which input."""
         if snapshot:
             self._restore(snapshot)
 
@@ -165,6 +168,7 @@ class Accounting:
         self.queued += other.queued
         self.overflowed += other.overflowed
         self.waits += other.waits
+        self.waited += other.waited
         return self
 
     def __sub__(self, before: Accounting) -> Accounting:
@@ -242,7 +246,8 @@ class Accounting:
             "late": dict(sorted(reasons.items())),
             "punctuations": {"in": int(self.punctuations.sum()), "out": self.finished},
             "slack_ms": _spread_ms(self.slack, nanos_per_tick),
-            "recall_estimate": self.recall_estimate(),
+            "recall_estimate": self.recall_estimate() if self.received.all() else None,
+            "latency_ms": self.waited.latency_ms(nanos_per_tick),
             "queue": {
                 "max_rows": self.queued,
                 "shed": int(self.overflowed.sum()),
@@ -291,6 +296,7 @@ class Accounting:
             "queued": self.queued,
             "overflowed": self.overflowed.copy(),
             "waits": [[k, n] for k, n in self.waits.items()],
+            "waited": self.waited.snapshot(),
         }
 
     def _restore(self, snapshot: Snapshot) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from slackwater.plugins.contract import Int64s, Snapshot
+from slackwater.plugins.disorder.budget import NEARLY
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.plan import METRICS_SCHEMA, JoinPlan
 
@@ -25,6 +26,12 @@ class Meter:
         self._ms = plan.setting.nanos_per_tick / 1e6
         self._slack, self._arrivals = 0.0, 0
         self._latency, self._tuples = 0.0, 0
+        self._asked: float | None = getattr(plan.disorder, "recall", None)
+        period: Any = getattr(plan.disorder, "period", None)
+        self._period = None if period is None or self._asked is None else plan.setting.ticks(period)
+        self._began: int | None = snapshot.get("began") if snapshot else None
+        """When the period at hand began, and what there was until then."""
+        self._until = Accounting(plan.inputs, snapshot.get("until") if snapshot else None)
         self._before = Accounting(plan.inputs, snapshot["before"] if snapshot else None)
         if snapshot:
             self._slack, self._arrivals, self._latency, self._tuples = snapshot["sums"]
@@ -50,6 +57,7 @@ class Meter:
         """
         part = account - self._before
         self._before = account.mark()
+        self._pass(now, account)
         recall = part.recall_estimate()
         if "recall" in said:
             recall = said["recall"] * (part.results / (part.results + part.shed) if part.shed else 1.0)
@@ -70,7 +78,21 @@ class Meter:
 
     def snapshot(self) -> Snapshot:
         sums = [self._slack, self._arrivals, self._latency, self._tuples]
-        return {"sums": sums, "before": self._before.snapshot()}
+        state = {"sums": sums, "before": self._before.snapshot()}
+        return state if self._period is None else {**state, "began": self._began, "until": self._until.snapshot()}
+
+    def _pass(self, now: int, account: Accounting) -> None:
+        """Note whether the period at hand had the recall that was asked for, once it is over."""
+        if self._period is None or self._asked is None:
+            return
+        if self._began is None:
+            self._began = now
+        if now - self._began >= self._period:
+            part = account - self._until
+            recall = part.recall_estimate()
+            if recall is not None and (part.results or part.missed.any() or part.shed):
+                account.waited.close_period(recall >= NEARLY * self._asked)
+            self._began, self._until = now, account.mark()
 
     def _mean(self, total: float, n: int) -> float | None:
         return total / n * self._ms if n else None

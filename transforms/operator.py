@@ -85,10 +85,8 @@ class Operator:
         self._pacing = Pacing(plan, self._disorder, self.accounting, self._buffer.__len__, self.seconds, state)
         shadow = (plan, self._shedder, self._encoder, self._rows, self.accounting, state.get("shadow"))
         self._shadow = Shadow(*shadow) if self._shedder.limited and not plan.setting.rows else None
-        optional: dict[str, Any] = {
-            "promises": self._promises, "archive": self._archive, "queue": self.queue, "shadow": self._shadow
-        }  # fmt: skip
-        self._optional = {name: part for name, part in optional.items() if part is not None}
+        parts: Any = dict(promises=self._promises, archive=self._archive, queue=self.queue, shadow=self._shadow)
+        self._optional: dict[str, Any] = {name: part for name, part in parts.items() if part is not None}
         self._on_t = int(state.get("on_t", NEVER))
         self._late = LateRows(plan, self._rows.stores)
         self.delivery = Delivery(plan, self._rows.stores, shard)
@@ -130,8 +128,7 @@ class Operator:
         before = len(self._buffer)
         emitted = self._buffer.push(arrivals.input, arrivals.ts, codes, bounds)
         self.seconds["kernel"] += time.perf_counter() - started
-        if self._pacing.measured:
-            self._pacing.release(newest[emitted.at] - emitted.ts)
+        self._pacing.release(newest[emitted.at] - emitted.ts)
         self._process(out, emitted, before + emitted.at - np.arange(emitted.at.size))
 
     def _give_up(self, out: Outputs, newest: Int64s) -> None:
@@ -147,6 +144,7 @@ class Operator:
         self._write_rest(out)
         if self._shedder.compacts_first:
             self._compact()
+        self.accounting.waited.hold(len(self._buffer), self._intake.progress)
         self.accounting.state(len(self._buffer) + self._join.live(), self.nbytes)
         if self._overflowing is not None:
             self.accounting.spill(self._overflowing.spilled, self._disk.nbytes)
@@ -157,7 +155,9 @@ class Operator:
         out, all_of_them = Outputs.empty(), len(members) == len(self._plan.members)
         if self.queue is not None and all_of_them:
             self._take(out, self.queue.drain())
-        self._let_go(out, self._buffer.idle(members))
+        emitted = self._buffer.idle(members)
+        self.accounting.waited.idled += emitted.ts.size
+        self._let_go(out, emitted)
         if all_of_them:
             self._pacing.finish(out)
         self._close_step(out)

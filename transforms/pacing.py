@@ -143,6 +143,7 @@ class Pacing:
 
     def release(self, waited: Int64s) -> None:
         """Note how far stream time had gone on when something left."""
+        self._accounting.waited.release(waited)
         if self.measured:
             self._meter.release(waited)
 

@@ -85,26 +85,36 @@ class TimeFaults:
         return None
 
     def _units(self) -> Iterator[str]:
-        """Times that are times of day in another unit than they are read in."""
+        """Times that are times of day in another unit than they are read in, or than those of other inputs."""
         plan = self._plan
-        looks = [self._looks_like(i) if self._rows[i] else None for i in range(len(plan.inputs))]
-        wrong = [i for i, unit in enumerate(looks) if unit is not None and unit != plan.unit]
-        if not wrong:
+        looks = {i: self._looks_like(i) for i in range(len(plan.inputs)) if self._rows[i]}
+        known = [unit for unit in looks.values() if unit is not None]
+        if all(unit == plan.unit for unit in known):
             return
-        found = {looks[i] for i in range(len(looks)) if self._rows[i]}
-        for i in wrong:
-            name, column, unit = plan.inputs[i], plan.time_columns[i], looks[i]
-            assert unit is not None
-            said = f"times of input {name!r} look like {_WORDS[unit]}, and are read as {_WORDS[plan.unit]}"
-            type_ = plan.schemas[name].field(column).type
-            if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
-                yield f"{said}; store column {column!r} anew as timestamps of the right unit"
-            elif len(found) == 1:
-                yield f"{said}; set time_unit: {unit}"
-            else:
-                factor = NANOS[unit] / NANOS[plan.unit]
-                by = f"* {factor:.0f}" if factor > 1 else f"/ {1 / factor:.0f}"
-                yield f"{said}, unlike those of other inputs; use {column} {by} instead, by MapToFields"
+        finest = min(known, key=lambda unit: NANOS[unit])
+        for i, unit in looks.items():
+            if unit is None or (unit == plan.unit and len(set(known)) == 1):
+                continue
+            said = f"times of input {plan.inputs[i]!r} look like {_WORDS[unit]}"
+            if unit != plan.unit:
+                said += f", and are read as {_WORDS[plan.unit]}"
+            said += self._remedy(i, unit, finest, len(set(looks.values())) == 1)
+            if unit != plan.unit or unit != finest:
+                yield said
+
+    def _remedy(self, i: int, unit: str, finest: str, all_alike: bool) -> str:
+        """Return what to do about times that look like ``unit``."""
+        plan, column = self._plan, self._plan.time_columns[i]
+        type_ = plan.schemas[plan.inputs[i]].field(column).type
+        if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+            return f"; store column {column!r} anew as timestamps of the right unit"
+        if all_alike:
+            return f"; set time_unit: {unit}"
+        other = "" if finest == plan.unit else f"set time_unit: {finest}"
+        if unit == finest:
+            return f", unlike those of other inputs; {other or 'store all in one unit'}"
+        by = f"use {column} * {NANOS[unit] // NANOS[finest]} instead, by MapToFields"
+        return f", unlike those of other inputs; {by}{other and f', and {other}'}"
 
     def _old_times(self) -> Iterator[str]:
         for i, name in enumerate(self._plan.inputs):

@@ -1,0 +1,19 @@
+"""How long rows waited: counts by length, sixteen lengths to a doubling."""
+
+import math
+
+from slackwater.transforms.kernels.compiler import kernel
+
+SIZE = 16 * 64
+
+
+@kernel
+def tally(waited, counts):  # type: ignore[no-untyped-def]
+    """Add lengths of time to ``counts``; what is below 0 counts as 0."""
+    for k in range(waited.size):
+        value = waited[k]
+        if value < 16:
+            counts[max(value, 0)] += 1
+        else:
+            part, power = math.frexp(float(value))
+            counts[16 * (power - 4) + int(part * 32) - 16] += 1
