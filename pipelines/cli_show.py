@@ -95,7 +95,7 @@ def _verdict_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     recall = summary.get("recall")
     if recall:
         reached = recall["reached"]
-        met = "nothing to go by" if reached is None else "met" if reached >= recall["asked"] else "not met"
+        met = "nothing to go by" if reached is None else _met(reached, recall["asked"])
         shown = "unknown" if reached is None else f"{reached:.4f} (estimated)"
         yield "recall", f"asked {recall['asked']:g}, reached {shown}: {met}"
         if recall["periods"]:
@@ -116,6 +116,12 @@ def _verdict_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     latency = summary.get("latency_ms") or {}
     if latency.get("p50") is not None:
         yield "latency added", ", ".join(f"{name} {value:,.4g} ms" for name, value in latency.items())
+
+
+def _met(reached: float, asked: float) -> str:
+    from slackwater.plugins.disorder.budget import NEARLY
+
+    return "met" if reached >= asked else "nearly met" if reached >= NEARLY * asked else "not met"
 
 
 def show_assembly(assembly: Assembly, explain: bool = False) -> None:

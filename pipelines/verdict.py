@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from slackwater.plugins.disorder.budget import NEARLY
 from slackwater.plugins.options import Duration
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.plan import JoinPlan
@@ -82,7 +83,7 @@ def cut_short(numbers: Mapping[str, Any]) -> bool:
 
 def _missed_recall(name: str, plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
     found = verdict(plan, account, numbers).get("recall")
-    if found is None or found["reached"] is None or found["reached"] >= found["asked"]:
+    if found is None or found["reached"] is None or found["reached"] >= NEARLY * found["asked"]:
         return
     missed = numbers["missed"]
     lost = (missed.get("late") or 0) + (missed.get("shed") or 0)
