@@ -37,7 +37,9 @@ ordered.late | "Keep" >> beam.io.WriteToText("late")
 
 Elements are `beam.Row`, NamedTuples with typed fields, or, with `with_schema` (`with_schemas` where inputs have
 names), dicts and Arrow record batches. Outputs are rows with a schema. `late` has every row that did not get
-through, as `input, reason, ts, arrival, row`; `error_handling: {output: bad}` calls it `bad`.
+through, as `input, reason, ts, arrival, row`; `error_handling: {output: bad}` calls it `bad`. A row with a value
+that its column cannot hold exactly, such as 1.9 where `int` is declared, is there as `bad_record`, with its
+values in `raw` and the `fault`; 2.0 is a whole number, and NaN in a column of integers is a missing one.
 
 In Beam YAML, `slackwater providers` tells which file to include:
 

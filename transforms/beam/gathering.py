@@ -49,7 +49,7 @@ class GatherRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
     def _pieces(self) -> Iterator[tuple[int, tuple[int, pa.RecordBatch]]]:
         rows, self._rows = self._rows, []
         if rows:
-            batch = self._reader.read(rows, self._place)
+            batch = self._reader.read(rows)
             for shard, part in pieces(self._plan, self._which, batch, self._place):
                 yield shard, (self._which, part)
             self._place += len(rows)

@@ -63,7 +63,7 @@ class BatchRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
         self._rows = {}
 
     def _batch(self, rows: Sequence[Any]) -> Iterator[Piece]:
-        batch = self._reader.read(rows, self._place)
+        batch = self._reader.read(rows)
         for shard, part in pieces(self._plan, self._which, batch, self._place):
             yield shard, (self._which, part)
         self._place += len(rows)

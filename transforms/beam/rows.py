@@ -6,11 +6,13 @@ import contextlib
 import dataclasses
 import datetime
 import decimal
+import json
+import math
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple
 
 import apache_beam as beam
@@ -22,8 +24,9 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
+from slackwater.transforms.bad_rows import bad_row, with_bad
 from slackwater.transforms.beam.stamps import EventTime, stamps
-from slackwater.transforms.errors import ConfigError, SlackwaterError
+from slackwater.transforms.errors import ConfigError
 
 _ARROW: Final[dict[Any, pa.DataType]] = {
     bool: pa.bool_(),
@@ -147,6 +150,9 @@ def optional(type_: Any) -> Any:
 class RowReader:
     """Makes a batch of rows: attributes of rows or NamedTuples, items of dicts.
 
+    A row with a value that its column cannot hold exactly is marked as one that could not be read, with its
+    values and the fault, so that it goes to the late output. A NaN in a column of integers is a missing value.
+
     Args:
         name: name of the input, for messages.
         schema: columns of the batch.
@@ -155,40 +161,83 @@ class RowReader:
     def __init__(self, name: str, schema: pa.Schema) -> None:
         self._name, self._schema = name, schema
 
-    def read(self, rows: Sequence[Any], place: int) -> pa.RecordBatch:
-        """Return the rows as a batch; ``place`` is the number of the first one, for messages."""
+    def read(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        """Return the rows as a batch, with the column BAD."""
+        faults: dict[int, str] = {}
+        arrays = [
+            self._array(field, values, faults)
+            for field, values in zip(self._schema, self._columns(rows, faults), strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        at = sorted(faults)
+        return with_bad(batch, at, [bad_row(self._shown(rows[k]), faults[k]) for k in at])
+
+    def _columns(self, rows: Sequence[Any], faults: dict[int, str]) -> Sequence[Sequence[Any]]:
         names = self._schema.names
-        columns: Sequence[Sequence[Any]]
-        if isinstance(rows[0], Mapping):
-            columns = [[row.get(name) for row in rows] for name in names]
-        elif list(getattr(rows[0], "_fields", ())) == names:
-            columns = list(zip(*rows, strict=True))
-        else:
-            columns = [list(map(attrgetter(name), rows)) for name in names]
-        arrays = [self._array(field, values, place) for field, values in zip(self._schema, columns, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-    def _array(self, field: pa.Field, values: Sequence[Any], place: int) -> pa.Array:
-        """Return a column; what Arrow does not read at once is looked at value by value.
-
-        Beam's timestamps it would read, as whole seconds in whatever unit the column has.
-        """
-        if not pa.types.is_timestamp(field.type):
-            with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
-                return pa.array(values, field.type)
         try:
-            if pa.types.is_timestamp(field.type) and any(isinstance(value, Timestamp) for value in values):
-                micros = [None if value is None else value.micros for value in values]
-                return pa.array(micros, pa.timestamp("us", field.type.tz)).cast(field.type)
-            if pa.types.is_integer(field.type) and any(isinstance(value, float) for value in values):
-                values = [None if value is None or np.isnan(value) else value for value in values]
-            return pa.array(values, field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            reason = str(error).split("\n", 1)[0].rstrip(".")
-            raise SlackwaterError(
-                f"input {self._name!r}, column {field.name!r}, rows {place} to {place + len(values) - 1}: "
-                f"{reason}; the values must have the declared type, {field.type}"
-            ) from None
+            if isinstance(rows[0], Mapping):
+                return [[row.get(name) for row in rows] for name in names]
+            if list(getattr(rows[0], "_fields", ())) == names:
+                return list(zip(*rows, strict=True))
+            return [list(map(attrgetter(name), rows)) for name in names]
+        except (AttributeError, TypeError, ValueError):
+            # Some row is not like the first one.
+            found = [self._row(row, k, faults) for k, row in enumerate(rows)]
+            return list(zip(*found, strict=True))
+
+    def _row(self, row: Any, k: int, faults: dict[int, str]) -> list[Any]:
+        if isinstance(row, Mapping):
+            return [row.get(name) for name in self._schema.names]
+        missing = next((name for name in self._schema.names if not hasattr(row, name)), None)
+        if missing is not None:
+            faults[k] = f"has no field {missing!r}"
+            return [None] * len(self._schema)
+        return [getattr(row, name) for name in self._schema.names]
+
+    def _array(self, field: pa.Field, values: Sequence[Any], faults: dict[int, str]) -> pa.Array:
+        """Return a column; what Arrow does not read at once, and exactly, is looked at value by value."""
+        with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
+            return _exact_array(field.type, values)
+        parts = []
+        for k, value in enumerate(values):
+            try:
+                parts.append(_exact_array(field.type, [_plain(field.type, value)]))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
+                faults.setdefault(k, f"{field.name}: {value!r} is no {field.type}")
+                parts.append(pa.nulls(1, field.type))
+        return pa.concat_arrays(parts)
+
+    def _shown(self, row: Any) -> str:
+        """Return a row's values as JSON, those that JSON does not have as Python shows them."""
+        (values,) = zip(*self._columns([row], {}), strict=True)
+        named = dict(zip(self._schema.names, values, strict=True))
+        return json.dumps(named, ensure_ascii=False, default=repr)
+
+
+def _exact_array(type_: pa.DataType, values: Sequence[Any]) -> pa.Array:
+    """Return values as an array; raise if one might be changed.
+
+    Told the type, Arrow cuts floats to integers and times to days; it reads Beam's timestamps as whole seconds.
+    """
+    kinds = set(map(type, values)) - {NoneType}
+    if pa.types.is_integer(type_) and not all(issubclass(kind, int | np.integer) for kind in kinds):
+        raise TypeError
+    if pa.types.is_date(type_) and kinds - {datetime.date}:
+        raise TypeError
+    if pa.types.is_timestamp(type_) and Timestamp in kinds:
+        micros = [None if value is None else value.micros for value in values]
+        return pa.array(micros, pa.timestamp("us", type_.tz)).cast(type_)
+    return pa.array(values, type_)
+
+
+def _plain(type_: pa.DataType, value: Any) -> Any:
+    """Return a value as one that Arrow takes for the type, if it is the same; NaN is a missing integer."""
+    if pa.types.is_integer(type_) and isinstance(value, float | np.floating | decimal.Decimal | bool):
+        if math.isnan(value):
+            return None
+        return int(value) if int(value) == value else value
+    midnight = isinstance(value, datetime.datetime) and value.time() == datetime.time() and value.tzinfo is None
+    return value.date() if pa.types.is_date(type_) and midnight else value
 
 
 class UnpackRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
