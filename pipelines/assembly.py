@@ -55,9 +55,12 @@ class Assembly:
         """Event-time and arrival columns that joins read from a source, directly or through filters."""
         times: set[str] = set()
         arrivals: set[str] = set()
-        ports = [Port(source.name)]
+        ports, seen = [Port(source.name)], set[Port]()
         while ports:
             port = ports.pop()
+            if port in seen:
+                continue
+            seen.add(port)
             for consumer in self.pipeline.consumers(port):
                 if isinstance(consumer.config, Filter | Flatten):
                     ports.append(Port(consumer.name))
@@ -72,25 +75,28 @@ class Assembly:
 
     def is_written(self, port: Port) -> bool:
         """Whether a sink gets the rows of an output without an operator, and its late output, on the way."""
-        for consumer in self.pipeline.consumers(port):
-            if isinstance(consumer.config, Write | WriteKafka):
-                return True
-            if isinstance(consumer.config, Filter | MapToFields | Flatten) and self.is_written(
-                Port(consumer.name)
-            ):
-                return True
+        waiting, seen = [port], {port}
+        while waiting:
+            for consumer in self.pipeline.consumers(waiting.pop()):
+                after = Port(consumer.name)
+                if isinstance(consumer.config, Write | WriteKafka):
+                    return True
+                if isinstance(consumer.config, Filter | MapToFields | Flatten) and after not in seen:
+                    waiting.append(after)
+                    seen.add(after)
         return False
 
     def origins(self, port: Port) -> Iterator[Node]:
         """Yield the sources and operators that rows come from, and every Flatten on the way."""
-        node = self.pipeline.node(port.node)
-        if isinstance(node.config, Filter | MapToFields | Flatten):
-            if isinstance(node.config, Flatten):
+        waiting, seen = [port], {port}
+        while waiting:
+            node = self.pipeline.node(waiting.pop().node)
+            passes = isinstance(node.config, Filter | MapToFields | Flatten)
+            if not passes or isinstance(node.config, Flatten):
                 yield node
-            for before in dict.fromkeys(node.inputs.values()):
-                yield from self.origins(before)
-        else:
-            yield node
+            before = [port for port in reversed(node.inputs.values()) if passes and port not in seen]
+            waiting += before
+            seen |= set(before)
 
     def keeps_order(self, port: Port) -> bool:
         """Whether rows come in an order of their own: not what Flatten puts together, or several shards write."""
@@ -103,9 +109,10 @@ class Assembly:
     def in_time_order(self, port: Port, column: str) -> bool:
         """Whether the embedded runner is given rows in order of this column."""
         node = self.pipeline.node(port.node)
+        while isinstance(node.config, Filter):
+            port = node.inputs["input"]
+            node = self.pipeline.node(port.node)
         match node.config:
-            case Filter():
-                return self.in_time_order(node.inputs["input"], column)
             case MapToFields(fields=fields):
                 before = node.inputs["input"]
                 kept = column not in fields or fields[column] == Col(None, column)
@@ -154,6 +161,11 @@ def assemble(pipeline: Pipeline, schema_of_source: Callable[[Node], pa.Schema]) 
         except SlackwaterError as error:
             path = ("path",) if isinstance(node.config, Read) else ()
             raise node_error(node, ConfigError(str(error), *path)) from None
+        except OSError as error:
+            fault = f"cannot be read: {error.strerror or error}; check the path"
+            raise node_error(node, ConfigError(fault, "path")) from None
+        except RecursionError:
+            raise node_error(node, ConfigError("is nested too deeply; write it flatter")) from None
     check_paths(pipeline)
     assembly = Assembly(pipeline, schemas, plans)
     for name, plan in plans.items():

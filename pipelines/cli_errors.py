@@ -8,7 +8,7 @@ from typing import Final, ParamSpec
 
 import typer
 
-from slackwater.transforms.errors import ConfigError, SlackwaterError
+from slackwater.transforms.errors import ConfigError, SlackwaterError, unexpected
 
 P = ParamSpec("P")
 DONE, FAILED, BAD_USAGE = 0, 1, 2
@@ -57,4 +57,15 @@ def _explain(error: BaseException) -> tuple[str, int]:
         return message, BAD_USAGE
     if isinstance(error, SlackwaterError):
         return message, FAILED
-    return f"{type(error).__name__}: {message}; run again with --debug to see where", FAILED
+    if isinstance(error, MemoryError):
+        return (
+            f"there is not enough memory ({message or 'no more is known'}); give it more, or set a limit",
+            FAILED,
+        )
+    if isinstance(error, OSError) and error.strerror:
+        of = "" if error.filename is None else f" {str(error.filename)!r}"
+        return (
+            f"the system refuses{of}: {error.strerror}; mend that, or run again with --debug to see where",
+            FAILED,
+        )
+    return f"{unexpected(error)}, with what --debug shows", FAILED

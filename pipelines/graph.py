@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +28,7 @@ __all__ = [
     "ReadKafka",
     "Write",
     "WriteKafka",
+    "in_order",
 ]
 
 
@@ -158,8 +161,39 @@ class Pipeline:
 
     def node(self, name: str) -> Node:
         """The node with this name."""
-        return next(node for node in self.nodes if node.name == name)
+        return self._named[name]
 
     def consumers(self, port: Port) -> list[Node]:
         """Nodes that read an output, in order."""
-        return [node for node in self.nodes if port in node.inputs.values()]
+        return self._readers.get(port, [])
+
+    @cached_property
+    def _named(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def _readers(self) -> dict[Port, list[Node]]:
+        found: dict[Port, list[Node]] = {}
+        for node in self.nodes:
+            for port in dict.fromkeys(node.inputs.values()):
+                found.setdefault(port, []).append(node)
+        return found
+
+
+def in_order(nodes: dict[str, Node]) -> tuple[list[Node], dict[str, Node]]:
+    """Return nodes after those they read from, else in the order given, and those that read from themselves."""
+    names, place = list(nodes), {name: k for k, name in enumerate(nodes)}
+    before = [{place[port.node] for port in node.inputs.values()} for node in nodes.values()]
+    readers: list[list[int]] = [[] for _ in names]
+    for k, read in enumerate(before):
+        for source in read:
+            readers[source].append(k)
+    ready, ordered = [k for k, read in enumerate(before) if not read], list[Node]()
+    while ready:
+        k = heappop(ready)
+        ordered.append(nodes[names[k]])
+        for reader in readers[k]:
+            before[reader].discard(k)
+            if not before[reader]:
+                heappush(ready, reader)
+    return ordered, {name: nodes[name] for name, read in zip(names, before, strict=True) if read}

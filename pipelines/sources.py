@@ -116,10 +116,17 @@ def _numbered(batch: pa.RecordBatch, number: int, at: int) -> pa.RecordBatch:
 
 def _created(config: Create) -> pa.RecordBatch:
     names = list(dict.fromkeys(name for row in config.rows for name in row))
-    try:
-        columns = [pa.array([row.get(name) for row in config.rows]) for name in names]
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError) as error:
-        raise SlackwaterError(f"Create: the elements do not fit together: {_first_line(error)}") from None
+    columns = []
+    for name in names:
+        try:
+            columns.append(pa.array([row.get(name) for row in config.rows]))
+        except OverflowError:
+            raise SlackwaterError(
+                f"Create: column {name!r} has a whole number that 64 bits cannot hold; put it in quotes"
+            ) from None
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            fault = f"Create: the elements do not fit together: column {name!r}: {_first_line(error)}"
+            raise SlackwaterError(fault) from None
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 

@@ -6,11 +6,12 @@ rest. Nothing of a template is ever executed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from slackwater.pipelines.graph import Config, Location, Node, Pipeline, Port
+from slackwater.pipelines.graph import Config, Location, Node, Pipeline, Port, in_order
 from slackwater.pipelines.template_settings import TRANSFORMS
 from slackwater.pipelines.template_text import Document, TemplateError, find_template, read_document, shipped
 from slackwater.transforms.config import GROUP_CLOSE_INPUTS, SHED_INPUTS, OperatorConfig
@@ -87,6 +88,12 @@ class _Template:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._drafts: dict[str, _Draft] = {}
+        self._of_type: dict[str, list[_Draft]] = {}
+        self._lines: dict[tuple[str, ...], list[tuple[tuple[str, ...], int]]] = {}
+        """Lines of each transform, by where it stands."""
+        for path, line in document.lines.items():
+            at = path[: 2 if path[1:2] in (("source",), ("sink",)) else 3]
+            self._lines.setdefault(at, []).append((path, line))
 
     def read(self) -> Pipeline:
         document = self._document
@@ -98,6 +105,7 @@ class _Template:
             raise document.error("must be a mapping of option: value", "options")
         for draft in self._name(self._collect(top["pipeline"])):
             self._drafts[draft.name] = draft
+            self._of_type.setdefault(draft.type, []).append(draft)
         nodes = {draft.name: self._node(draft) for draft in self._drafts.values()}
         self._check_errors_read(nodes)
         return Pipeline(document.file, tuple(self._ordered(nodes)), options)
@@ -145,7 +153,7 @@ class _Template:
             raise document.error(
                 f"{kind} within a pipeline is not supported; list its transforms here", *at, "type"
             )
-        if kind not in TRANSFORMS:
+        if not isinstance(kind, str) or kind not in TRANSFORMS:
             raise document.error(
                 f"no transform named {kind!r}; known: {', '.join(TRANSFORMS)}. Check the spelling.",
                 *at,
@@ -176,12 +184,12 @@ class _Template:
                 )
             if draft.name:
                 first[draft.name] = draft
-        unnamed = [draft.type for draft in drafts if not draft.name]
+        unnamed = Counter(draft.type for draft in drafts if not draft.name)
         named: list[_Draft] = []
         taken = set(first)
         for draft in drafts:
             name = draft.name or draft.type
-            if not draft.name and (unnamed.count(name) > 1 or name in taken):
+            if not draft.name and (unnamed[name] > 1 or name in taken):
                 name = f"{draft.type}@{document.line(*draft.at)}"
                 while name in taken:
                     name += "'"
@@ -192,16 +200,13 @@ class _Template:
 
     def _node(self, draft: _Draft) -> Node:
         document = self._document
-        lines = {
-            path[len(draft.at) + 1 :]: line
-            for path, line in document.lines.items()
-            if path[: len(draft.at) + 1] == (*draft.at, "config")
-        }
-        lines |= {
-            path[len(draft.at) :]: line
-            for path, line in document.lines.items()
-            if path[: len(draft.at) + 1] == (*draft.at, "input")
-        }
+        lines: dict[tuple[str, ...], int] = {}
+        for path, line in self._lines.get(draft.at, ()):
+            match path[len(draft.at) :]:
+                case ("config", *setting):
+                    lines[tuple(setting)] = line
+                case ("input", *_) as label:
+                    lines[tuple(label)] = line
         node = Node(
             name=draft.name,
             type=draft.type,
@@ -228,6 +233,9 @@ class _Template:
         except ConfigError as error:
             node = Node(draft.name, draft.type, {}, None, place, lines)  # type: ignore[arg-type]
             raise node_error(node, error) from None
+        except RecursionError:
+            fault = "is nested too deeply; write it flatter"
+            raise TemplateError(place.file, place.line, fault, draft.name, "config") from None
 
     def _inputs(self, draft: _Draft) -> dict[str, Port]:
         """Look up what a transform reads from."""
@@ -345,7 +353,7 @@ class _Template:
         """The transform with this name, else the only one of this type."""
         if ref in self._drafts:
             return self._drafts[ref]
-        typed = [other for other in self._drafts.values() if other.type == ref]
+        typed = self._of_type.get(ref, [])
         if len(typed) > 1:
             raise self._input_error(draft, f"several transforms are a {ref}; name them and say which", *label)
         return typed[0] if typed else None
@@ -358,25 +366,18 @@ class _Template:
 
     def _ordered(self, nodes: dict[str, Node]) -> Iterable[Node]:
         """Nodes after those they read from, else in the template's order."""
-        done: set[str] = set()
-        while len(done) < len(nodes):
-            ready = [
-                node
-                for node in nodes.values()
-                if node.name not in done and all(port.node in done for port in node.inputs.values())
-            ]
-            if not ready:
-                raise self._cycle({n: node for n, node in nodes.items() if n not in done})
-            done.add(ready[0].name)
-            yield ready[0]
+        ordered, left = in_order(nodes)
+        if left:
+            raise self._cycle(left)
+        return ordered
 
     def _cycle(self, nodes: dict[str, Node]) -> TemplateError:
         name = next(iter(nodes))
-        seen: list[str] = []
+        seen: dict[str, None] = {}
         while name not in seen:
-            seen.append(name)
+            seen[name] = None
             name = next(port.node for port in nodes[name].inputs.values() if port.node in nodes)
-        loop = [*seen[seen.index(name) :], name]
+        loop = [*list(seen)[list(seen).index(name) :], name]
         return self._input_error(self._drafts[name], f"reads from itself: {' ← '.join(loop)}; break the loop")
 
     def _mapping(

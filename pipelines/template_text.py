@@ -21,7 +21,11 @@ PROVIDERS: Final = "providers.yaml"
 """File beside the shipped templates that is none of them."""
 MAX_VALUES: Final = 500_000
 """Values that a template may hold once its aliases are expanded."""
+_MERGE: Final = "tag:yaml.org,2002:merge"
+_SHOWN: Final = 40
+"""Characters of a value to show in a message."""
 _MARK: Final = "\ue000{}\ue001"
+_MARK_SIZE: Final = 12
 _MARKS: Final = re.compile("\ue000(\\d+)\ue001")
 
 Path_ = tuple[str, ...]
@@ -132,6 +136,7 @@ class _Reader:
         self._found: dict[Path_, int] = {}
         self._count = 0
         self._open: set[int] = set()
+        self._flat: dict[int, list[tuple[yaml.Node, yaml.Node]]] = {}
 
     def read(self, node: yaml.Node | None) -> Document:
         if node is None:
@@ -144,7 +149,7 @@ class _Reader:
         if self._count > MAX_VALUES:
             raise self._error(node, f"holds more than {MAX_VALUES} values; put rows into a file", path)
         if isinstance(node, yaml.ScalarNode):
-            return self._loader.construct_object(node)
+            return self._scalar(node, path)
         if id(node) in self._open:
             raise self._error(node, "an alias contains itself; remove it", path)
         self._open.add(id(node))
@@ -163,24 +168,52 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
         first: dict[str, int] = {}
         for key, _ in node.value:
-            if key.value in first and key.tag != "tag:yaml.org,2002:merge":
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            if key.value in first:
                 raise self._error(
                     key,
                     f"key {key.value!r} is given twice (first in line {first[key.value]}); keep one",
                     path,
                 )
-            if isinstance(key, yaml.ScalarNode):
-                first[key.value] = self._lines.at(key.start_mark)
-        self._loader.flatten_mapping(node)
+            first[key.value] = self._lines.at(key.start_mark)
         values: dict[str, Any] = {}
-        for key, child in node.value:
+        for key, child in self._merged(node, path):
             name = self._key(key, path)
             self._found[(*path, name)] = self._lines.at(key.start_mark)
             values[name] = self._value(child, (*path, name))
         return values
 
+    def _merged(self, node: yaml.MappingNode, path: Path_) -> list[tuple[yaml.Node, yaml.Node]]:
+        """Return the entries of a mapping, after those that ``<<`` takes from others and it has not itself.
+
+        Every key is there once: what aliases could make of a merge has no end.
+        """
+        if id(node) in self._flat:
+            return self._flat[id(node)]
+        own = [(key, child) for key, child in node.value if key.tag != _MERGE]
+        found: dict[Any, tuple[yaml.Node, yaml.Node]] = {}
+        for key, child in node.value:
+            for source in () if key.tag != _MERGE else child.value if _is_list(child) else (child,):
+                if not isinstance(source, yaml.MappingNode):
+                    raise self._error(key, "<< takes a mapping, or a list of them; give it one", path)
+                for entry in self._merged(source, path):
+                    found.setdefault(_identity(entry[0]), entry)
+        names = {_identity(key) for key, _ in own}
+        self._flat[id(node)] = [*(entry for name, entry in found.items() if name not in names), *own]
+        return self._flat[id(node)]
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path_) -> Any:
+        try:
+            return self._loader.construct_object(node)
+        except (ValueError, OverflowError, TypeError, AttributeError, KeyError) as error:
+            shown = node.value if len(node.value) < _SHOWN else f"{node.value[:_SHOWN]}…"
+            kind = node.tag.removeprefix("tag:yaml.org,2002:")
+            why = f"is no {kind} ({error}); mend it, or put it in quotes to have text"
+            raise self._error(node, f"{shown!r} {why}", path) from None
+
     def _key(self, node: yaml.Node, path: Path_) -> str:
-        value = self._loader.construct_object(node) if isinstance(node, yaml.ScalarNode) else None
+        value = self._scalar(node, path) if isinstance(node, yaml.ScalarNode) else None
         if not isinstance(value, str):
             shown = repr(node.value) if isinstance(node, yaml.ScalarNode) else "a list or mapping"
             raise self._error(node, f"key {shown} is not text; put it in quotes", path)
@@ -188,6 +221,14 @@ class _Reader:
 
     def _error(self, node: yaml.Node, fault: str, path: Path_) -> TemplateError:
         return TemplateError(self._file, self._lines.at(node.start_mark), fault, *path)
+
+
+def _is_list(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.SequenceNode)
+
+
+def _identity(key: yaml.Node) -> Any:
+    return key.value if isinstance(key, yaml.ScalarNode) else id(key)
 
 
 def _without_leading_comments(text: str) -> str:
@@ -205,13 +246,17 @@ def _render(file: str, text: str, variables: Mapping[str, str]) -> tuple[str, li
     plain = list(range(1, text.count("\n") + 2))
     if not any(mark in text for mark in ("{{", "{%", "{#")):
         return text, plain
-    from jinja2 import StrictUndefined, TemplateSyntaxError, nodes
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2 import TemplateSyntaxError, nodes
 
-    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+    from slackwater.pipelines.template_jinja import MOST_TAGS, Environment
+
+    if text.count("{{") + text.count("{%") > MOST_TAGS:
+        raise TemplateError(
+            file, None, f"has more than {MOST_TAGS:,} expressions of Jinja; use a loop, or a file"
+        )
+    environment = Environment()
     try:
-        tree = environment.parse(text)
-        rendered = environment.from_string(tree).render(variables)
+        rendered = environment.rendered(environment.parse(text), variables, len(text))
     except TemplateSyntaxError as error:
         raise TemplateError(
             file, error.lineno, f"is not valid Jinja: {str(error.message).rstrip('.')}; mend it"
@@ -224,7 +269,7 @@ def _render(file: str, text: str, variables: Mapping[str, str]) -> tuple[str, li
         start = _MARK.format(data.lineno) + first
         data.data = "\n".join([start, *(_MARK.format(data.lineno + i + 1) + o for i, o in enumerate(others))])
     try:
-        traced = environment.from_string(marked).render(variables)
+        traced = environment.rendered(marked, variables, (_MARK_SIZE + 1) * len(text))
     except Exception:
         return rendered, list(range(1, rendered.count("\n") + 2))
     if _MARKS.sub("", traced) != rendered:
@@ -258,4 +303,6 @@ def _render_error(file: str, error: Exception) -> TemplateError:
         return TemplateError(file, line, f"variable {name!r} is not set; add --set {name}=VALUE")
     if isinstance(error, SecurityError):
         return TemplateError(file, line, f"Jinja may not do this: {str(error).rstrip('.')}; use plain variables")
-    return TemplateError(file, line, f"Jinja failed: {error}; mend the expression")
+    if isinstance(error, RecursionError):
+        return TemplateError(file, line, "Jinja is nested too deeply; write it flatter")
+    return TemplateError(file, line, f"Jinja failed: {error or type(error).__name__}; mend the expression")

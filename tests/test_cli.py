@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,13 @@ def test_warnings_go_to_standard_error(template: Path, monkeypatch: pytest.Monke
     ("fault", "message"),
     [
         (SlackwaterError("the disk is full; make room"), "error: the disk is full; make room\n"),
-        (KeyError("x"), "error: KeyError: 'x'; run again with --debug to see where\n"),
+        (KeyError("x"), "error: unexpected KeyError, at PLACE: 'x'; please report it, with what --debug shows\n"),
+        (MemoryError(), "error: there is not enough memory (no more is known); give it more, or set a limit\n"),
+        (
+            OSError(28, "No space left on device", "out"),
+            "error: the system refuses 'out': No space left on device; mend that, or run again with --debug to see "
+            "where\n",
+        ),
         (KeyboardInterrupt(), "error: interrupted\n"),
     ],
 )
@@ -83,7 +90,7 @@ def test_a_run_that_fails_exits_1_with_one_line(
 
     monkeypatch.setattr(local, "run", broken)
     result = call("run", template, "--set", "slack=1s")
-    assert (result.exit_code, result.stderr) == (1, message)
+    assert (result.exit_code, re.sub(r"\w+\.py:\d+", "PLACE", result.stderr)) == (1, message)
 
 
 def test_debug_shows_the_traceback(template: Path) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
 
 class SlackwaterError(Exception):
     """The run cannot go on; the message says where, what and what to do."""
@@ -27,3 +32,12 @@ class ConfigError(SlackwaterError):
         super().__init__(": ".join(filter(None, [".".join(path), fault])))
         self.fault = fault
         self.path = path
+
+
+def unexpected(error: BaseException) -> str:
+    """Return what to tell of an error that nobody foresaw: what it is, the last place of ours, whom to tell."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)] or frames
+    place = f", at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
+    message = " ".join(str(error).split())
+    return f"unexpected {type(error).__name__}{place}: {message or 'it says nothing more'}; please report it"

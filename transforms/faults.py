@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from slackwater.transforms.errors import ShardError, SlackwaterError
+from slackwater.transforms.errors import ShardError, SlackwaterError, unexpected
 from slackwater.transforms.intake import Chunk
 from slackwater.transforms.plan import JoinPlan
 
@@ -24,7 +24,7 @@ def naming_rows(plan: JoinPlan, shard: int, chunk: Chunk | None = None) -> Itera
     except ShardError:
         raise
     except Exception as error:
-        cause = str(error) if isinstance(error, SlackwaterError) else f"{type(error).__name__}: {error}"
+        cause = str(error) if isinstance(error, SlackwaterError) else unexpected(error)
         raise ShardError(f"shard {shard}{'' if chunk is None else _rows(plan, chunk)}: {cause}") from error
 
 

@@ -13,6 +13,7 @@ BENCHES = {
     "spark": "the join on Structured Streaming against Spark's own, and the bytes of its state",
     "fuzz": "random joins of all Arrow types and file formats against DuckDB, none of which may differ silently",
     "shedding": "results kept within a memory, beside the offline optimum, and what shedding costs",
+    "fuzz_templates": "mutated templates: each is checked, or refused with a clear error, in time",
     "fuzz_snapshots": "damaged snapshots and journals: each is refused, or does no harm",
 }
 

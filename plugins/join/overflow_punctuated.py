@@ -104,7 +104,7 @@ class PunctuatedOverflowLogic(OverflowLogic):
 
     def _withholding(self, run: Matches) -> Matches:
         """Keep back the values of a run that may be in results that are owed."""
-        if run.finished is None or self._overflow is None or not self._overflow.writes:
+        if run.finished is None or not self._signature or self._overflow is None or not self._overflow.writes:
             return run
         finished = run.finished
         if finished.high is not None:
@@ -123,8 +123,8 @@ class PunctuatedOverflowLogic(OverflowLogic):
         )
 
     def _note_values(self, punctuations: Punctuations) -> None:
-        """Remember what is punctuated, as far as tuples on disk may have it."""
-        if self._overflow is None or not self._overflow.writes:
+        """Remember what is punctuated, as far as tuples on disk may have it, and values are followed."""
+        if not self._signature or self._overflow is None or not self._overflow.writes:
             return
         inputs = self._input_of[punctuations.pattern]
         low = np.take_along_axis(punctuations.low, self._order[punctuations.pattern], axis=1)
