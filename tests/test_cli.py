@@ -72,12 +72,15 @@ def test_warnings_go_to_standard_error(template: Path, monkeypatch: pytest.Monke
     ("fault", "message"),
     [
         (SlackwaterError("the disk is full; make room"), "error: the disk is full; make room\n"),
-        (KeyError("x"), "error: unexpected KeyError, at PLACE: 'x'; please report it, with what --debug shows\n"),
+        (
+            KeyError("x"),
+            "error: unexpected KeyError, at PLACE: 'x'; please report it, with what --debug shows\n",
+        ),
         (MemoryError(), "error: there is not enough memory (no more is known); give it more, or set a limit\n"),
         (
             OSError(28, "No space left on device", "out"),
-            "error: the system refuses 'out': No space left on device; mend that, or run again with --debug to see "
-            "where\n",
+            "error: the system refuses 'out': No space left on device; mend that, or run again with --debug to "
+            "see where\n",
         ),
         (KeyboardInterrupt(), "error: interrupted\n"),
     ],
