@@ -18,42 +18,67 @@ def check_paths(pipeline: Pipeline) -> None:
     Links are followed: what counts is where a file really is.
     """
     written: dict[str, Node] = {}
+    sources = _Sources(pipeline)
     for node in pipeline.nodes:
         if not isinstance(node.config, Write):
             continue
-        place = os.path.realpath(sink_file(node.config))
+        try:
+            place = os.path.realpath(sink_file(node.config))
+        except (OSError, ValueError) as error:
+            raise _fault(node, f"cannot be a path ({error}); choose another") from None
         if place in written:
             raise _fault(node, f"{written[place].name!r} writes {place!r} too; give each sink a file of its own")
         written[place] = node
-        for source in pipeline.nodes:
-            if isinstance(source.config, Read) and _reads(source.config, place):
-                raise _fault(node, f"{place!r} is among the files that {source.name!r} reads; write elsewhere")
+        source = sources.reader(place)
+        if source is not None:
+            raise _fault(node, f"{place!r} is among the files that {source.name!r} reads; write elsewhere")
 
 
 def taken_by(pipeline: Pipeline, file: Path) -> str | None:
     """Return the name of the source or sink that a file belongs to, or None."""
     place = os.path.realpath(file)
+    source = _Sources(pipeline).reader(place)
+    if source is not None:
+        return source.name
     for node in pipeline.nodes:
-        if isinstance(node.config, Read) and _reads(node.config, place):
-            return node.name
         if isinstance(node.config, Write) and os.path.realpath(sink_file(node.config)) == place:
             return node.name
     return None
 
 
-def _reads(config: Read, place: str) -> bool:
-    """Whether a source reads a file, or would if it were there."""
-    if place in map(os.path.realpath, list_files(config).taken):
-        return True
-    path, folder = Path(config.path), os.path.dirname(place)
-    if path.is_dir():
-        fits = os.path.basename(place).lower().endswith(ENDINGS[config.format])
-        return fits and os.path.realpath(path) == folder
-    if not glob.has_magic(config.path):
-        return os.path.realpath(path) == place
-    parent = path.parent.absolute()
-    pattern = (parent if glob.has_magic(str(parent)) else parent.resolve()) / path.name
-    return Path(place).match(str(pattern)) and not os.path.basename(place).startswith((".", "_"))
+class _Sources:
+    """Which source of a pipeline reads a file, or would if it were there; every source is looked at once."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._files: dict[str, Node] = {}
+        self._folders: dict[str, list[tuple[Node, tuple[str, ...]]]] = {}
+        self._patterns: list[tuple[Node, str]] = []
+        for node in pipeline.nodes:
+            if isinstance(node.config, Read):
+                self._add(node, node.config)
+
+    def _add(self, node: Node, config: Read) -> None:
+        for file in (*list_files(config).taken, config.path):
+            self._files.setdefault(os.path.realpath(file), node)
+        path = Path(config.path)
+        if path.is_dir():
+            self._folders.setdefault(os.path.realpath(path), []).append((node, ENDINGS[config.format]))
+        elif glob.has_magic(config.path):
+            parent = path.parent.absolute()
+            pattern = (parent if glob.has_magic(str(parent)) else parent.resolve()) / path.name
+            self._patterns.append((node, str(pattern)))
+
+    def reader(self, place: str) -> Node | None:
+        """The source that reads a file; None if there is none."""
+        if place in self._files:
+            return self._files[place]
+        folder, name = os.path.split(place)
+        for node, endings in self._folders.get(folder, ()):
+            if name.lower().endswith(endings):
+                return node
+        if not name.startswith((".", "_")):
+            return next((node for node, pattern in self._patterns if Path(place).match(pattern)), None)
+        return None
 
 
 def _fault(node: Node, fault: str) -> TemplateError:

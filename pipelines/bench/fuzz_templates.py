@@ -238,14 +238,9 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(value[key])
 
 
-@cache
-def _file_schema(config: Read) -> pa.Schema:
-    return source_schema(config)
-
-
 def _schema(node: Node) -> pa.Schema:
     assert isinstance(node.config, Read | Create)
-    return _file_schema(node.config) if isinstance(node.config, Read) else source_schema(node.config)
+    return source_schema(node.config)
 
 
 def check(text: str, variables: dict[str, str]) -> str:
