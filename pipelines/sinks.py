@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 
 from slackwater.pipelines.graph import Write
 from slackwater.pipelines.partial_files import PartialFile, place_all, writing
+from slackwater.pipelines.plain_types import refused_by_csv
+from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.jsonrows import rows_to_json
 from slackwater.transforms.row_bytes import PIECE_BYTES, pieces
 
@@ -44,6 +46,7 @@ class Sink:
         self._rows = 0
         self.rows = 0
         """Rows that have been added."""
+        _check_types(config.format, schema)
         self._partial = PartialFile(self.file)
         with writing(self.file):
             self._writer: Any = _open(config.format, self._partial.out, schema)
@@ -97,6 +100,16 @@ def close_all(sinks: Sequence[Sink]) -> None:
         for sink in sinks:
             sink.abort()
         raise
+
+
+def _check_types(format: str, schema: pa.Schema) -> None:
+    """Raise if a file of this format cannot hold a column."""
+    nested = refused_by_csv(schema) if format == "csv" else None
+    if nested is not None:
+        raise SlackwaterError(
+            f"column {nested.name!r} has the type {nested.type}, which CSV cannot hold; write Parquet or JSON, "
+            "or leave the column out with MapToFields"
+        )
 
 
 def _open(format: str, file: BinaryIO, schema: pa.Schema) -> Any:

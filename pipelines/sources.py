@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slackwater.pipelines.graph import ARRIVAL, Create, Read
+from slackwater.pipelines.plain_types import plain_schema
 from slackwater.pipelines.source_files import source_files
 from slackwater.transforms.bad_rows import BAD, bad_ones, fault_of, without_bad_column
 from slackwater.transforms.errors import SlackwaterError
@@ -136,7 +137,7 @@ def _file_schema(config: Read, file: str) -> pa.Schema:
             from slackwater.pipelines.csv_files import csv_schema
 
             return csv_schema(config, file)
-        return pq.read_schema(file).remove_metadata()
+        return plain_schema(pq.read_schema(file))
     except _FAULTS as error:
         raise _wrong_format(config, file, error) from None
 

@@ -1,10 +1,12 @@
-"""``slackwater bench fuzz``: its truths agree, and it notices what is wrong."""
+"""``slackwater bench fuzz``: its truths agree, it notices what is wrong, and a part of it finds nothing."""
+
+from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
 
 from slackwater.pipelines import local
-from slackwater.pipelines.bench import fuzz
+from slackwater.pipelines.bench import fuzz, run_bench
 from slackwater.pipelines.bench.fuzz_cases import make_case
 from slackwater.pipelines.bench.fuzz_judge import Verdict, judge
 from slackwater.pipelines.bench.fuzz_truth import by_duckdb, by_trial, duckdb_can, is_meaningless
@@ -88,3 +90,40 @@ def test_a_case_that_hangs_is_a_finding():
             pass
 
     assert fuzz.judged(SEED, 0, run, 10, seconds=1) == Verdict("finding", "the case takes more than 1 s")
+
+
+def test_joins_of_the_embedded_runner_hold():
+    tally = fuzz.Tally()
+    for number in range(120):
+        tally.add(number, fuzz.judged(SEED, number, local.run, 40))
+    assert tally.findings == []
+    assert tally.kinds["joined"] > 80
+    assert tally.with_results > 50
+    assert set(tally.truths) >= {"duckdb", "exact"}
+
+
+def test_the_command_reports(capsys):
+    run_bench("fuzz", "--cases", "3", "--seed", str(SEED), "--rows", "10")
+    out = capsys.readouterr().out
+    assert out.startswith("3 joins")
+    assert "0 findings" in out
+
+
+@pytest.mark.spark
+def test_joins_on_spark_hold(spark):
+    from slackwater.pipelines import run_spark
+
+    _holds(lambda pipeline: run_spark.run(pipeline, session=spark), range(3))
+
+
+@pytest.mark.beam
+def test_joins_on_beam_hold():
+    from slackwater.pipelines import run_beam
+
+    _holds(run_beam.run, range(12))
+
+
+def _holds(run, numbers):
+    verdicts = [fuzz.judged(SEED, number, run, 20, seconds=120) for number in numbers]
+    assert [v.text for v in verdicts if v.kind == "finding"] == []
+    assert Counter(v.kind for v in verdicts)["joined"] > len(verdicts) // 2

@@ -142,6 +142,12 @@ def make_case(seed: int, number: int, rows: int = 60) -> Case:
     config |= {"shards": rng.choice([2, 3])} if rng.random() < 0.3 else {}
     config |= {"output": "counts"} if rng.random() < 0.15 else {}
     sink = rng.choice(["WriteToParquet", "WriteToParquet", "WriteToParquet", "WriteToJson", "WriteToCsv"])
+    if (
+        sink == "WriteToCsv"
+        and any(c.family == "carried" for i in inputs for c in i.columns)
+        and rng.random() < 0.9
+    ):
+        sink = "WriteToJson"
     return Case(seed, number, inputs, tree, windows, open_end, clock.complete, config, sink)
 
 

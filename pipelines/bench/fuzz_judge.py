@@ -20,6 +20,7 @@ from slackwater.pipelines.bench.fuzz_cases import Case
 from slackwater.pipelines.bench.fuzz_data import NANOS, unit_nanos
 from slackwater.pipelines.bench.fuzz_truth import Result, is_meaningless, truth
 from slackwater.pipelines.graph import Pipeline
+from slackwater.pipelines.plain_types import plain_type
 from slackwater.pipelines.template import read_template_text
 from slackwater.transforms.errors import SlackwaterError
 
@@ -69,7 +70,7 @@ def _verdict(case: Case, summary: dict[str, Any], folder: Path) -> Verdict:
     read = {i.name: len(i.times) for i in case.inputs}
     if summary["input"] != read:
         return Verdict("finding", f"the inputs have {read} rows, the summary says {summary['input']}")
-    late = [json.loads(line) for line in (folder / "late.jsonl").read_text("utf-8").splitlines()]
+    late = [json.loads(line) for line in (folder / "late.jsonl").read_text("utf-8").split("\n") if line]
     gone: dict[str, dict[int, str]] = {i.name: {} for i in case.inputs}
     for row in late:
         key = json.loads(row["row"])["id"]
@@ -194,7 +195,7 @@ def _values_fault(case: Case, out: pa.Table, ids: list[list[int]], folder: Path)
         kept = pq.read_schema(next((folder / i.name).iterdir())) if i.format == "parquet" else None
         for c in i.columns:
             got = out[f"{i.name}_{c.name}"]
-            if kept is not None and got.type != kept.field(c.name).type:
+            if kept is not None and got.type != plain_type(kept.field(c.name).type):
                 return (
                     f"column {i.name}.{c.name} has the type {kept.field(c.name).type}, in the results {got.type}"
                 )

@@ -18,6 +18,7 @@ import pyarrow as pa
 from slackwater.pipelines.bench.fuzz_cases import Case
 from slackwater.pipelines.bench.fuzz_conditions import sql, types_compared, value_of
 from slackwater.pipelines.bench.fuzz_data import INTEGERS
+from slackwater.pipelines.plain_types import plain_type
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.expression import Col, Expr, Op, columns, conjuncts
 
@@ -67,7 +68,9 @@ def by_duckdb(case: Case, absent: Mapping[str, Set[int]]) -> Counter[Result]:
     for i in case.inputs:
         there = [k for k, t in enumerate(i.times) if t is not None and k not in absent.get(i.name, ())]
         table = {
-            c.name: c.array.take(pa.array(there, pa.int64())) for c in i.columns if Col(i.name, c.name) in used
+            c.name: c.array.cast(plain_type(c.type)).take(pa.array(there, pa.int64()))
+            for c in i.columns
+            if Col(i.name, c.name) in used
         }
         table["id"] = pa.array(there, pa.int64())
         table["__t"] = pa.array([i.times[k] for k in there], pa.int64())
@@ -139,7 +142,10 @@ def _within(times: Sequence[int], windows: Sequence[int], open_end: bool) -> boo
 
 
 def is_meaningless(case: Case) -> bool:
-    """Whether a condition compares what cannot be compared, so that only a refusal is right."""
+    """Whether a condition compares what cannot be compared, so that only a refusal is right.
+
+    A truth value is a number, 0 or 1, where it is compared with one.
+    """
     families = {Col(i.name, c.name): c.family for i in case.inputs for c in i.columns}
 
     def mixed(tree: Expr) -> bool:
@@ -147,6 +153,7 @@ def is_meaningless(case: Case) -> bool:
             return False
         if tree.name in ("and", "or", "not", "is_null"):
             return any(map(mixed, tree.args))
-        return len({families[column] for column in columns(tree)} - {"null"}) > 1
+        found = {families[column] for column in columns(tree)} - {"null"}
+        return len(found - {"bool"} | ({"number"} if "bool" in found else set())) > 1
 
     return case.tree is not None and mixed(case.tree)
