@@ -92,19 +92,26 @@ class Guard:
 
     def doubts(self, ts: Int64s) -> bool:
         """Whether any of these times may be odd."""
-        newest, oldest = int(self.progress.max()), int(self.progress.min())
-        if not ts.size or max(self.limits.ahead, self.limits.behind) < 0:
+        ahead, behind = self.limits.ahead, self.limits.behind
+        if not ts.size or max(ahead, behind) < 0:
             return False
-        ahead = self.limits.ahead >= 0 and int(ts.max()) - newest > self.limits.ahead
-        behind = self.limits.behind >= 0 and oldest - int(ts.min()) > self.limits.behind
-        return newest == NEVER or ahead or behind or bool(newest - int(ts.min()) > self.limits.behind >= 0)
+        newest, first, last = int(self.progress.max()), int(ts.min()), int(ts.max())
+        if newest == NEVER or last - newest > ahead >= 0:
+            return True
+        return max(newest, last) - first > behind >= 0
 
     def now(self, n: int) -> Int64s:
         """Return the time of day, in ticks, for so many rows."""
         return np.full(n, min(now_nanos() // self._nanos, LIMIT), np.int64)
 
     def judge(
-        self, inputs: Int8s, ts: Int64s, known: Bools, clock: Int64s, foresees: bool = False, ended: bool = True
+        self,
+        inputs: Int8s,
+        ts: Int64s,
+        known: Bools,
+        clock: Int64s | None,
+        foresees: bool = False,
+        ended: bool = True,
     ) -> Judged:
         """Judge rows in order of arrival.
 
@@ -112,12 +119,16 @@ class Guard:
             inputs: the input of each.
             ts: its event time.
             known: whether it has one.
-            clock: the time of day when it arrived, NEVER if nobody knows; may be empty.
+            clock: the time of day when it arrived, NEVER if nobody knows; may be empty. None if no time can be
+                odd (``doubts``).
             foresees: whether rows may have to wait for others.
             ended: whether there are none after these.
         """
         n = ts.size
         verdict, progress, frontier = np.zeros(n, np.int8), np.zeros(n, np.int64), np.zeros(n, np.int64)
+        if clock is None:
+            kernel.follow(inputs, ts, known, self.limits.past, self._state, verdict, progress, frontier)
+            return Judged(verdict, progress, frontier)
         done = kernel.track(
             inputs, ts, known, clock, self._limits, foresees, ended or not foresees, self._state, verdict,
             progress, frontier,

@@ -126,7 +126,7 @@ class Intake:
 
     def _take(self, chunk: Chunk, ended: bool) -> Taken:
         of_input, ts, known = self._times(chunk)
-        clock = self._clock(chunk, of_input) if self._guard.doubts(ts) else _NO_CLOCK
+        clock = self._clock(chunk, of_input) if self._guard.doubts(ts) else None
         inputs = self._counts_as[chunk.input]
         verdict, progress, frontier = self._guard.judge(inputs, ts, known, clock, chunk.bounded, ended)
         n, self._held = verdict.size, None
@@ -243,7 +243,7 @@ class PartProgress:
     def follow(self, batch: pa.RecordBatch) -> Bools:
         """Take more rows; return which of them count."""
         ticks, known = event_times(batch.column(self._column), self._unit)
-        clock = self._guard.now(ticks.size) if self._guard.doubts(ticks) else _NO_CLOCK
+        clock = self._guard.now(ticks.size) if self._guard.doubts(ticks) else None
         judged = self._guard.judge(np.zeros(ticks.size, np.int8), ticks, known, clock)
         return np.asarray(judged.verdict == kernel.KEEP)
 

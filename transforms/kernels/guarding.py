@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slackwater.transforms.kernels.borrow import borrowed
 from slackwater.transforms.kernels.compiler import kernel
 
 NEVER = np.iinfo(np.int64).min
@@ -101,8 +102,11 @@ def track(inputs, ts, known, clock, limits, foresees, ended, state, verdict, out
     there is none: what the rows do not decide, the rows refused before it do, of which the last SEVERAL have to
     agree, or AFTER of those ahead of the clock. ``clock`` has a time of day for every row, or nothing.
     """
-    progress, jumped, runs, seen = state.progress, state.jumped, state.runs, state.seen
+    progress, jumped = borrowed(state.progress), borrowed(state.jumped)
+    runs, seen = borrowed(state.runs), borrowed(state.seen)
     past, ahead, behind = limits[PAST], limits[AHEAD], limits[BEHIND]
+    guards = ahead >= 0 or behind >= 0
+    stride, spread, accepted = seen[STRIDE], seen[SPREAD], seen[ACCEPTED]
     newest = NEVER
     for i in range(progress.size):
         newest = max(newest, progress[i])
@@ -113,13 +117,14 @@ def track(inputs, ts, known, clock, limits, foresees, ended, state, verdict, out
             verdict[k] = NO_TIME
             continue
         verdict[k] = KEEP
-        first = newest == NEVER and (ahead >= 0 or behind >= 0)
-        gap = newest != NEVER and ahead >= 0 and t - newest > ahead + seen[STRIDE]
-        old = progress[i] != NEVER and behind >= 0 and progress[i] - t > behind + seen[SPREAD]
+        reached = progress[i]
+        first = newest == NEVER and guards
+        gap = newest != NEVER and ahead >= 0 and t - newest > ahead + stride
+        old = reached != NEVER and behind >= 0 and reached - t > behind + spread
         if first or gap or old:
             limit = behind if old or ahead < 0 else ahead
-            known_to = progress[i] if old else newest
-            found, agree, where = _judge(k, inputs, ts, known, clock, limit, known_to, seen[ACCEPTED], ended)
+            known_to = reached if old else newest
+            found, agree, where = _judge(k, inputs, ts, known, clock, limit, known_to, accepted, ended)
             if found == UNDECIDED:
                 return k
             beyond_clock = clock.size > 0 and clock[k] != NEVER and t - clock[k] > limit and ahead >= 0
@@ -136,19 +141,50 @@ def track(inputs, ts, known, clock, limits, foresees, ended, state, verdict, out
             verdict[k] = found
             if found == KEEP and limits[WIDENS] > 0:
                 if gap:
-                    seen[STRIDE] = max(seen[STRIDE], t - newest)
+                    stride = seen[STRIDE] = max(stride, t - newest)
                 elif old:
-                    seen[SPREAD] = max(seen[SPREAD], progress[i] - t)
-        if past >= 0 and progress[i] != NEVER and progress[i] - t > past:
+                    spread = seen[SPREAD] = max(spread, reached - t)
+        if past >= 0 and reached != NEVER and reached - t > past:
             verdict[k] = TOO_OLD
         if verdict[k] == KEEP:
             jumped[i] = NEVER
-            seen[ACCEPTED] = min(seen[ACCEPTED] + 1, AFTER)
-            progress[i] = max(progress[i], t)
+            if accepted < AFTER:
+                accepted += 1
+                seen[ACCEPTED] = accepted
+            reached = max(reached, t)
+            progress[i] = reached
             newest = max(newest, t)
-        out_progress[k] = progress[i]
+        out_progress[k] = reached
         frontier = progress[0]
         for j in range(1, progress.size):
             frontier = min(frontier, progress[j])
         out_frontier[k] = frontier
     return ts.size
+
+
+@kernel
+def follow(inputs, ts, known, past, state, verdict, out_progress, out_frontier):  # type: ignore[no-untyped-def]
+    """As ``track``, for rows none of which is odd."""
+    progress, jumped, seen = borrowed(state.progress), borrowed(state.jumped), borrowed(state.seen)
+    kept = seen[ACCEPTED]
+    for k in range(ts.size):
+        i = inputs[k]
+        t = ts[k]
+        if not known[k]:
+            verdict[k] = NO_TIME
+            continue
+        reached = progress[i]
+        if past >= 0 and reached != NEVER and reached - t > past:
+            verdict[k] = TOO_OLD
+        else:
+            verdict[k] = KEEP
+            kept += 1
+            jumped[i] = NEVER
+            reached = max(reached, t)
+            progress[i] = reached
+        out_progress[k] = reached
+        frontier = progress[0]
+        for j in range(1, progress.size):
+            frontier = min(frontier, progress[j])
+        out_frontier[k] = frontier
+    seen[ACCEPTED] = min(kept, AFTER)
