@@ -19,6 +19,8 @@ def bind_times(
     config: OperatorConfig, schemas: Mapping[str, pa.Schema]
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None, str]:
     """Return event-time columns, arrival columns and the unit of time; raise ConfigError if they do not fit."""
+    for name, schema in schemas.items():
+        _refuse_views(name, schema)
     time_columns = columns_of(config.time, schemas, "time")
     named: str | dict[str, str] | None = getattr(config, "arrival", None)
     arrival = None if named is None else columns_of(named, schemas, "arrival")
@@ -26,6 +28,16 @@ def bind_times(
         for name, column in zip(schemas, arrival, strict=True):
             _check_arrival(name, column, schemas[name])
     return time_columns, arrival, finest_unit(config, schemas, time_columns)
+
+
+def _refuse_views(name: str, schema: pa.Schema) -> None:
+    for field in schema:
+        if "_view" in str(field.type):
+            raise ConfigError(
+                f"column {field.name!r} of input {name!r} has type {field.type}, and Arrow cannot take rows out "
+                "of columns of views; cast it to string or binary",
+                "input",
+            )
 
 
 def kind_of_times(type_: pa.DataType) -> str | None:
