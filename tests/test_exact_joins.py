@@ -6,15 +6,12 @@ from math import nan
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import plan_of
 from test_exact_values import TYPES, VALUES, batch, fits, passing, rank, same
 
-from slackwater.pipelines.graph import Read
-from slackwater.pipelines.sources import read_batches, source_schema
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.expression import ExpressionError
 from slackwater.transforms.operator import Operator
@@ -111,10 +108,9 @@ def test_columns_of_views_are_refused():
     )
 
 
-def test_views_in_parquet_are_read_as_text(tmp_path):
-    pq.write_table(pa.table({"x": pa.array(["a", None], pa.string_view())}), tmp_path / "views.parquet")
-    source = Read("parquet", str(tmp_path / "views.parquet"))
-    schema = source_schema(source)
-    assert schema.field("x").type == pa.string()
-    (rows,) = read_batches(source, schema)
-    assert rows.column("x").to_pylist() == ["a", None]
+def test_only_columns_of_views_are():
+    pages = batch(pa.struct([("page_view", pa.int64())]), [{"page_view": 1}])
+    both = pages.append_column("k", pa.array([1]))
+    assert joined("a.k = b.k", both, both) == [(0, 0)]
+    with pytest.raises(ConfigError, match="Arrow cannot take rows out of columns of views"):
+        joined("a.k = b.k", both, batch(pa.list_(pa.binary_view()), [[b"x"]]).append_column("k", pa.array([1])))

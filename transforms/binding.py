@@ -32,12 +32,19 @@ def bind_times(
 
 def _refuse_views(name: str, schema: pa.Schema) -> None:
     for field in schema:
-        if "_view" in str(field.type):
+        if _has_views(field.type):
             raise ConfigError(
                 f"column {field.name!r} of input {name!r} has type {field.type}, and Arrow cannot take rows out "
                 "of columns of views; cast it to string or binary",
                 "input",
             )
+
+
+def _has_views(type_: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type_):
+        return _has_views(type_.value_type)
+    inner = [type_.field(k).type for k in range(type_.num_fields)]
+    return bool(pa.types.is_string_view(type_) or pa.types.is_binary_view(type_) or any(map(_has_views, inner)))
 
 
 def kind_of_times(type_: pa.DataType) -> str | None:
