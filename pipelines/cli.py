@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slackwater.pipelines.cli_errors import UsageError, reporting
+from slackwater.pipelines.cli_errors import UsageError, reporting, show_warning
 from slackwater.pipelines.cli_live import Checkpoint, UntilCaughtUp, with_live_options
 from slackwater.pipelines.without_pandas import spare_pandas
 
@@ -68,6 +69,7 @@ def main() -> None:
     _own_process = True
     # pydantic would look through every installed distribution for plugins of its own.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    warnings.showwarning = show_warning
     app()
 
 

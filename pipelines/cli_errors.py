@@ -20,6 +20,11 @@ class UsageError(SlackwaterError):
     """The command was called wrongly, or something it needs is not installed."""
 
 
+def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Show a warning of Python's as one line, without the place in the code that Python would show."""
+    typer.echo(f"warning: {' '.join(str(message).split())}", err=True)
+
+
 def reporting(command: Callable[P, None]) -> Callable[P, None]:
     """Turn errors of a command into one line on standard error and an exit code."""
 

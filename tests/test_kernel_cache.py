@@ -1,6 +1,7 @@
 """Compiled kernels are kept by content: never stale, shared, and no run depends on the cache."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +123,17 @@ def test_two_processes_on_an_empty_cache_both_end_right(tmp_path):
     ]
     assert [process.communicate()[0].split()[0] for process in both] == ["207", "207"]
     assert call(tmp_path, tmp_path / "cache")[:2] == (207, 1)
+
+
+def test_the_command_says_in_one_line_that_the_cache_cannot_be_written(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.touch()
+    code = (
+        "from slackwater.pipelines import cli; from slackwater.transforms.kernels import compiler; "
+        "cli.app = compiler.directory; cli.main()"
+    )
+    away = {"XDG_CACHE_HOME": str(in_the_way), "HOME": "/proc/nowhere", "TMPDIR": str(tmp_path)}
+    away = {**{k: v for k, v in os.environ.items() if k != "SLACKWATER_CACHE"}, **away}
+    done = subprocess.run([sys.executable, "-c", code], env=away, capture_output=True, text=True, check=True)
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert re.match(r"warning: \S+ cannot be written; kernels are kept in \S+", done.stderr)
