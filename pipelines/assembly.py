@@ -51,10 +51,13 @@ class Assembly:
     plans: dict[str, JoinPlan]
     """The plan of every join, by the node's name."""
 
-    def read_by_joins(self, source: Node) -> tuple[set[str], set[str]]:
-        """Event-time and arrival columns that joins read from a source, directly or through filters."""
+    def read_by_joins(self, source: Node) -> tuple[set[str], dict[str, tuple[JoinPlan, int]]]:
+        """Event-time and arrival columns that joins read from a source, directly or through filters.
+
+        With each arrival column comes a join that reads it, and the number of the input.
+        """
         times: set[str] = set()
-        arrivals: set[str] = set()
+        arrivals: dict[str, tuple[JoinPlan, int]] = {}
         ports, seen = [Port(source.name)], set[Port]()
         while ports:
             port = ports.pop()
@@ -70,7 +73,8 @@ class Assembly:
                         if read == port:
                             i = plan.inputs.index(label)
                             times.add(plan.time_columns[i])
-                            arrivals |= {plan.arrival_columns[i]} if plan.arrival_columns else set()
+                            if plan.arrival_columns:
+                                arrivals[plan.arrival_columns[i]] = plan, i
         return times, arrivals
 
     def is_written(self, port: Port) -> bool:

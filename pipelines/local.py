@@ -30,6 +30,7 @@ from slackwater.pipelines.graph import (
     Read,
     Write,
 )
+from slackwater.pipelines.ledger import Ledger
 from slackwater.pipelines.live import refuse_live
 from slackwater.pipelines.operator_stage import NOTHING_YET, Emit, OperatorStage
 from slackwater.pipelines.progress import Progress
@@ -38,9 +39,10 @@ from slackwater.pipelines.source_files import skipped_data
 from slackwater.pipelines.sources import read_batches, source_schema
 from slackwater.pipelines.summary import summarise
 from slackwater.pipelines.threads import Background, Prefetch
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.arrival import Numbering, in_order
 from slackwater.transforms.config import GroupCloseConfig
 from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.times import event_times
 
 
 class Stage(Protocol):
@@ -57,10 +59,9 @@ def run(pipeline: Pipeline, *, progress: Progress | None = None) -> dict[str, An
     started = time.perf_counter()
     local = LocalRun(pipeline, progress)
     local.run()
-    joins = {name: (stage.plan, stage.accounting()) for name, stage in local.joins.items()}
     warnings = skipped_data(pipeline)
     warnings += [warning for stage in local.joins.values() for warning in stage.warnings()]
-    summary = summarise("local", joins, time.perf_counter() - started, warnings)
+    summary = summarise("local", local.accounts, time.perf_counter() - started, warnings)
     summary["busy_s"] = {part: round(seconds, 6) for part, seconds in local.busy().items()}
     return summary
 
@@ -79,6 +80,9 @@ class LocalRun:
         self._followers: list[OperatorStage] = []
         """Those that read several outputs of one operator, which come equally far with every batch."""
         self._consumers: dict[Port, list[tuple[Stage, str]]] = {}
+        self._ledger = Ledger(pipeline)
+        self.accounts: dict[str, tuple[JoinPlan, Accounting]] = {}
+        """Plan and account of every operator, once it has run."""
 
     def run(self) -> None:
         """Read every source to its end and close every sink; on an error leave no half-written file."""
@@ -87,6 +91,7 @@ class LocalRun:
                 with ExitStack() as stack:
                     self._build(stack)
                     self._read_all()
+                self._settle()
                 close_all([stage.sink for stage in self._stages.values() if isinstance(stage, SinkStage)])
             except BaseException:
                 for stage in self._stages.values():
@@ -106,6 +111,12 @@ class LocalRun:
                 self._emit(Port(name), batch)
                 for follower in self._followers:
                     follower.level()
+
+    def _settle(self) -> None:
+        """Raise unless every row that was read is accounted for, and all output is written."""
+        self.accounts = {name: (stage.plan, stage.accounting()) for name, stage in self.joins.items()}
+        sinks = {name: stage.rows for name, stage in self._stages.items() if isinstance(stage, SinkStage)}
+        self._ledger.settle(self.accounts, sinks)
 
     def busy(self) -> dict[str, float]:
         """Seconds that each part of the work took; parts overlap."""
@@ -136,7 +147,7 @@ class LocalRun:
             (port,) = node.inputs.values()
             return SinkStage(config, self._assembly.schemas[port])
         if isinstance(config, Filter | MapToFields):
-            return MapStage(config, Port(node.name), self._emit, self._end)
+            return MapStage(config, Port(node.name), self._emit, self._end, self._ledger)
         if isinstance(config, Flatten):
             return FlattenStage(node, self._assembly.schemas[Port(node.name)], self._emit, self._end)
         plan = self._assembly.plans[node.name]
@@ -163,13 +174,21 @@ class LocalRun:
     def _source_batches(self, node: Node, config: Read | Create) -> Iterator[pa.RecordBatch]:
         schema = self._assembly.schemas[Port(node.name)]
         _, arrivals = self._assembly.read_by_joins(node)
-        batches = read_batches(config, schema, strict=self._assembly.is_written(Port(node.name)))
-        for column in arrivals & set(schema.names):
-            if isinstance(config, Create) or not _is_sorted(config, schema, column):
-                return _sorted_by(batches, column)
+        rows = read_batches(config, schema, strict=self._assembly.is_written(Port(node.name)))
+        batches = self._counted(Port(node.name), rows)
+        for column, read in arrivals.items():
+            if isinstance(config, Create) or not _is_sorted(config, schema.field(column), Numbering(*read)):
+                return _sorted_by(batches, Numbering(*read))
         return batches
 
+    def _counted(self, port: Port, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self._ledger.give(port, batch.num_rows)
+            yield batch
+
     def _emit(self, port: Port, batch: pa.RecordBatch) -> None:
+        if port.node in self.joins:
+            self._ledger.give(port, batch.num_rows)
         for stage, label in self._consumers.get(port, ()):
             stage.push(label, batch)
 
@@ -203,11 +222,22 @@ class LocalRun:
 class MapStage:
     """Filter or MapToFields, batch by batch."""
 
-    def __init__(self, config: Filter | MapToFields, port: Port, emit: Emit, end: Callable[[Port], None]) -> None:
+    def __init__(
+        self,
+        config: Filter | MapToFields,
+        port: Port,
+        emit: Emit,
+        end: Callable[[Port], None],
+        ledger: Ledger,
+    ) -> None:
         self._config, self._port, self._emit, self._end = config, port, emit, end
+        self._ledger = ledger
 
     def push(self, label: str, batch: pa.RecordBatch) -> None:
-        self._emit(self._port, apply(self._config, batch))
+        rows = apply(self._config, batch)
+        if isinstance(self._config, Filter):
+            self._ledger.drop(self._port.node, batch.num_rows - rows.num_rows)
+        self._emit(self._port, rows)
 
     def end(self, label: str) -> None:
         self._end(self._port)
@@ -244,6 +274,11 @@ class SinkStage:
         """Seconds spent writing."""
         return self._writer.busy_s
 
+    @property
+    def rows(self) -> int:
+        """Rows that have been written."""
+        return self.sink.rows
+
     def push(self, label: str, batch: pa.RecordBatch) -> None:
         self._writer.put(batch.select(self._names) if ARRIVAL in batch.schema.names else batch)
 
@@ -265,28 +300,20 @@ def _source(node: Node) -> Read | Create:
     return node.config
 
 
-def _is_sorted(config: Read, schema: pa.Schema, column: str) -> bool:
-    """Whether a column never goes back over the files of a source; reads this column only."""
+def _is_sorted(config: Read, column: pa.Field, numbering: Numbering) -> bool:
+    """Whether rows come in order of arrival over the files of a source; reads this column only."""
     last = NOTHING_YET
-    for batch in read_batches(config, pa.schema([schema.field(column)])):
-        values = _ordinals(batch.column(0)).drop_null().to_numpy(zero_copy_only=False)
-        if values.size and (values[0] < last or (np.diff(values) < 0).any()):
+    for batch in read_batches(config, pa.schema([column])):
+        numbers = numbering.number(batch)
+        if numbers.size and (int(numbers[0]) < last or not in_order(numbers)):
             return False
-        last = int(values[-1]) if values.size else last
+        last = int(numbers[-1]) if numbers.size else last
     return True
 
 
-def _sorted_by(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
-    """Read everything and yield it in the order of ``column``: for files that are not in arrival order."""
+def _sorted_by(batches: Iterator[pa.RecordBatch], numbering: Numbering) -> Iterator[pa.RecordBatch]:
+    """Read everything and yield it in order of arrival: for files that are not."""
     table = pa.Table.from_batches(list(batches))
-    arrival = _ordinals(table[column].combine_chunks())
-    order = pa.array(np.argsort(arrival.fill_null(NOTHING_YET).to_numpy(), kind="stable"))
+    numbers = [numbering.number(batch) for batch in table.to_batches()]
+    order = pa.array(np.argsort(np.concatenate(numbers), kind="stable"))
     yield from table.take(order).combine_chunks().to_batches(1 << 17)
-
-
-def _ordinals(column: pa.Array) -> pa.Array:
-    """Return whole numbers in the order of a column; of times that are text, those that can be read."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        ticks, known = event_times(column, "us")
-        return pa.array(ticks, mask=~known)
-    return column.cast(pa.int64(), safe=False)

@@ -12,15 +12,17 @@ import pyarrow as pa
 from slackwater.pipelines.graph import ARRIVAL, Port
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.arrival import Numbering
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.operators import open_operator
 from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order, split_by_shard
+from slackwater.transforms.replay import in_arrival_order, split_by_shard
 
-NOTHING_YET: Final = -(1 << 62)
-_ENDED: Final = 1 << 62
+NOTHING_YET: Final = -(1 << 64)
+"""Before all numbers of arrival, which have 64 bits."""
+_ENDED: Final = 1 << 64
 _PIECE_ROWS: Final = 1 << 15
 
 Emit = Callable[[Port, pa.RecordBatch], None]
@@ -45,26 +47,29 @@ class OperatorStage:
         self.operators = [open_operator(plan, shard=shard) for shard in range(plan.config.shards)]
         self._pool = ThreadPoolExecutor(2) if len(self.operators) > 1 else None
         self._pending: list[list[tuple[Int64s, pa.RecordBatch]]] = [[] for _ in plan.inputs]
+        self._numbering = [Numbering(plan, i) for i in range(len(plan.inputs))]
         self._frontier = [NOTHING_YET] * len(plan.inputs)
-        self._done = NOTHING_YET
+        """The smallest number that each input may still bring."""
+        self._done = NOTHING_YET, 0
+        """Number and input up to which rows have been processed."""
         self._emitted = dict.fromkeys(("", *plan.side_outputs), 0)
         if len(self.operators) == 1 and isinstance(self.operators[0], Operator):
             self.operators[0].delivery.takes = lambda batch: self._pass_on("", batch)
 
     def most_behind(self) -> list[str]:
         """Inputs that have not ended, the one furthest behind in arrival order first."""
-        order = np.argsort(self._frontier, kind="stable")
-        return [self.plan.inputs[i] for i in order if self._frontier[i] != _ENDED]
+        open_inputs = [i for i, frontier in enumerate(self._frontier) if frontier != _ENDED]
+        return [self.plan.inputs[i] for i in sorted(open_inputs, key=self._frontier.__getitem__)]
 
     def push(self, label: str, batch: pa.RecordBatch) -> None:
         i = self.plan.inputs.index(label)
         if not batch.num_rows:
             return
-        arrival = arrival_numbers(self.plan, i, batch)
+        arrival = self._numbering[i].number(batch)
         oldest = int(arrival.min())
-        if oldest < self._done and not self.plan.arrives_by_time:
+        if (oldest, i) < self._done and not self.plan.arrives_by_time:
             raise SlackwaterError(
-                f"{self._name}: arrival of input {label!r} goes back from {self._done} to {oldest}; sort the "
+                f"{self._name}: arrival of input {label!r} goes back from {self._done[0]} to {oldest}; sort the "
                 "rows by arrival, or read the column straight from a file"
             )
         self._pending[i].append((arrival, batch))
@@ -112,12 +117,11 @@ class OperatorStage:
         return [f"{self._name}: {w}" for w in dict.fromkeys(w for op in self.operators for w in op.warnings)]
 
     def _advance(self) -> None:
-        """Process every row that came before what any input may still bring."""
-        cut = min(self._frontier)
-        if cut <= self._done:
+        """Process every row that came before what any input may still bring; of equal numbers, in input order."""
+        self._done = first, behind = min((frontier, i) for i, frontier in enumerate(self._frontier))
+        if first == NOTHING_YET:
             return
-        taken = [self._take(i, cut) for i in range(len(self._pending))]
-        self._done = cut
+        taken = [self._take(i, first if i <= behind else first - 1) for i in range(len(self._pending))]
         if not any(len(arrival) for arrival, _ in taken):
             return
         if self._pool is None:
@@ -153,16 +157,16 @@ class OperatorStage:
         pieces = [slice(start, start + _PIECE_ROWS) for start in range(0, len(order), _PIECE_ROWS)]
         self._pending[i] = [(arrival[order[p]], rows.slice(p.start, _PIECE_ROWS)) for p in pieces]
 
-    def _take(self, i: int, cut: int) -> tuple[Int64s, pa.RecordBatch]:
-        """Remove and return the rows of an input that arrived before ``cut``."""
+    def _take(self, i: int, last: int) -> tuple[Int64s, pa.RecordBatch]:
+        """Remove and return the rows of an input with numbers up to ``last``."""
         arrivals, batches, left = [], [], []
         for arrival, batch in self._pending[i]:
-            if int(arrival.max()) < cut:
+            if int(arrival.max()) <= last:
                 arrivals.append(arrival)
                 batches.append(batch)
                 continue
-            early = arrival < cut
-            if early.any():
+            if int(arrival.min()) <= last:
+                early = arrival <= last
                 arrivals.append(arrival[early])
                 batches.append(batch.filter(pa.array(early)))
                 arrival, batch = arrival[~early], batch.filter(pa.array(~early))

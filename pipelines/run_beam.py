@@ -23,7 +23,19 @@ from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.beam_options import beam_runner
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.flattening import flattened
-from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Node, Pipeline, Port, Read, Write
+from slackwater.pipelines.graph import (
+    ARRIVAL,
+    Create,
+    Filter,
+    Flatten,
+    MapToFields,
+    Node,
+    Pipeline,
+    Port,
+    Read,
+    Write,
+)
+from slackwater.pipelines.ledger import Ledger
 from slackwater.pipelines.live import refuse_live
 from slackwater.pipelines.progress import Progress
 from slackwater.pipelines.sinks import Sink, close_all
@@ -33,7 +45,7 @@ from slackwater.pipelines.summary import summarise
 from slackwater.pipelines.template import node_error
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.beam import ArrowJoin
-from slackwater.transforms.beam.spool import Spool, SpoolAccounts, SpoolBatches
+from slackwater.transforms.beam.spool import Spool, SpoolAccounts, SpoolBatches, leave_count
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 
@@ -73,11 +85,20 @@ def run(
         Builder(job, assembly, spool).build()
         _execute(job)
         sinks.fill(spool)
+        ledger = Ledger(pipeline)
         joins: dict[str, tuple[JoinPlan, Accounting]] = {}
         for name, plan in assembly.plans.items():
-            accounting, noted = spool.account(name, plan.inputs)
+            accounting, noted, given = spool.account(name, plan.inputs)
             joins[name] = plan, accounting
             warnings += [f"{name}: {warning}" for warning in noted]
+            for output, rows in given.items():
+                ledger.give(Port(name, "" if output == "out" else output), rows)
+        for node in pipeline.nodes:
+            if isinstance(node.config, Read | Create):
+                ledger.give(Port(node.name), spool.counted(node.name))
+            elif isinstance(node.config, Filter):
+                ledger.drop(node.name, spool.counted(node.name))
+        ledger.settle(joins, sinks.rows)
     summary = summarise("beam-spark" if spark else "beam", joins, time.perf_counter() - started, warnings)
     if progress is not None:
         progress.advance(sum(summary["input"].values()))
@@ -149,6 +170,11 @@ class _Sinks:
             undo.pop_all()
         return self
 
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows that each has written."""
+        return {name: sink.rows for name, (sink, _) in self._open.items()}
+
     def fill(self, spool: Spool) -> None:
         """Write what the workers left."""
         for name, (sink, columns) in self._open.items():
@@ -182,10 +208,12 @@ class Builder:
         inputs = {label: self._ports[port] for label, port in node.inputs.items()}
         match node.config:
             case Read() | Create() as config:
-                source = ReadBatches(config, self._assembly.schemas[main], self._assembly.is_written(main))
+                folder, strict = self._spool.folder(node.name), self._assembly.is_written(main)
+                source = ReadBatches(config, self._assembly.schemas[main], strict, folder)
                 self._ports[main] = self._job | node.name >> source
             case Filter() | MapToFields() as config:
-                step = beam.Map(_applied, config).with_output_types(pa.RecordBatch)
+                step = beam.Map(_applied, config, self._spool.folder(node.name))
+                step = step.with_output_types(pa.RecordBatch)
                 self._ports[main] = inputs["input"] | node.name >> step
             case Flatten():
                 schema, n = self._assembly.schemas[main], len(inputs)
@@ -206,29 +234,49 @@ class Builder:
                 outputs["accounting"] | f"Account of {node.name}" >> accounts
 
 
-def _applied(batch: pa.RecordBatch, config: Filter | MapToFields) -> pa.RecordBatch:
-    return apply(config, batch)
+def _applied(batch: pa.RecordBatch, config: Filter | MapToFields, folder: str) -> pa.RecordBatch:
+    """Return what a step makes of a batch; what Filter drops of it is counted."""
+    rows = apply(config, batch)
+    if isinstance(config, Filter) and rows.num_rows < batch.num_rows:
+        leave_count(folder, batch.column(ARRIVAL)[0].as_py(), batch.num_rows - rows.num_rows)
+    return rows
 
 
 class ReadBatches(beam.PTransform):  # type: ignore[misc, unused-ignore]
-    """Reads a source as Arrow batches with arrival numbers; files may be read in parallel."""
+    """Reads a source as Arrow batches with arrival numbers; files may be read in parallel.
 
-    def __init__(self, config: Read | Create, schema: pa.Schema, strict: bool) -> None:
+    How many rows each file has is left in ``folder``.
+    """
+
+    def __init__(self, config: Read | Create, schema: pa.Schema, strict: bool, folder: str) -> None:
         super().__init__()
-        self._config, self._schema, self._strict = config, schema, strict
+        self._config, self._schema, self._strict, self._folder = config, schema, strict, folder
 
     def expand(self, pbegin: Any) -> Any:
         if isinstance(self._config, Create):
-            values = beam.FlatMap(_created, self._config, self._schema)
+            values = beam.FlatMap(_created, self._config, self._schema, self._folder)
             return pbegin | "Start" >> beam.Impulse() | "Read" >> values.with_output_types(pa.RecordBatch)
         files = list(enumerate(source_files(self._config)))
-        read = beam.FlatMap(_read, self._config, self._schema, self._strict)
+        read = beam.FlatMap(_read, self._config, self._schema, self._strict, self._folder)
         return pbegin | "Files" >> beam.Create(files) | "Read" >> read.with_output_types(pa.RecordBatch)
 
 
-def _created(_: bytes, config: Create, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    yield from read_batches(config, schema)
+def _created(_: bytes, config: Create, schema: pa.Schema, folder: str) -> Iterator[pa.RecordBatch]:
+    yield from _counted(read_batches(config, schema), folder, 0)
 
 
-def _read(file: tuple[int, str], config: Read, schema: pa.Schema, strict: bool) -> Iterator[pa.RecordBatch]:
-    yield from read_file(config, file[1], file[0], schema, strict=strict, batch_rows=BATCH_ROWS)
+def _read(
+    file: tuple[int, str], config: Read, schema: pa.Schema, strict: bool, folder: str
+) -> Iterator[pa.RecordBatch]:
+    number, name = file
+    batches = read_file(config, name, number, schema, strict=strict, batch_rows=BATCH_ROWS)
+    yield from _counted(batches, folder, number)
+
+
+def _counted(batches: Iterator[pa.RecordBatch], folder: str, number: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file; leave the number of their rows when all have been read."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        yield batch
+    leave_count(folder, number, rows)

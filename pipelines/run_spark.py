@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from slackwater.pipelines.assembly import Assembly, assemble
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.flattening import flattened
 from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Node, Pipeline, Port, Read, Write
+from slackwater.pipelines.ledger import settle, settle_outputs
 from slackwater.pipelines.live import is_live, needed_checkpoint, refuse_live
 from slackwater.pipelines.progress import Progress, Silent
 from slackwater.pipelines.run_live import run_live
@@ -40,7 +42,7 @@ from slackwater.pipelines.summary import summarise
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.bad_rows import BAD
 from slackwater.transforms.config import OperatorConfig
-from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.errors import AccountError, SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.spark.connector import with_kafka
 from slackwater.transforms.spark.failures import clean_errors
@@ -261,14 +263,17 @@ class SparkRun:
         with ExitStack() as kept:
             for port in ports.values():
                 self._keep(port, kept)
+            given = Counter({port.output: 0 for port in ports.values() if port in self._outlets})
 
             def write(batch: DataFrame, number: int) -> None:
                 for shard, kind, blob in _in_order(batch.toArrow()):
                     if kind == ACCOUNT:
                         accounts[shard] = read_account(plan, blob.to_pybytes())
                         self.state = self.state.plus(accounts[shard].state)
-                    elif ports[kind] in self._outlets:
-                        self._outlets[ports[kind]].write(from_blob(blob))
+                    elif (port := ports[kind]) in self._outlets:
+                        rows = from_blob(blob)
+                        given[port.output] += rows.num_rows
+                        self._outlets[port].write(rows)
 
             joined, _ = observe(join_packed(self._source(job), plan, keys), name)
             self._query(name, job, joined, write)
@@ -276,6 +281,8 @@ class SparkRun:
         for account in accounts.values():
             total += account.accounting
         self.joins[name] = (plan, total)
+        settle(name, total, [feed.sent(read) for feed, read in zip(feeds, _read_of(name, accounts), strict=True)])
+        settle_outputs(name, plan, total, given)
         said = dict.fromkeys(warning for account in accounts.values() for warning in account.warnings)
         self.warnings += [f"{name}: {warning}" for warning in said]
 
@@ -368,6 +375,15 @@ class SparkRun:
             raise
         finally:
             query.stop()
+
+
+def _read_of(name: str, accounts: Mapping[int, Account]) -> list[tuple[int, int]]:
+    """Return, for each input, the rows that were read and those left of them; every shard was told all of it."""
+    said = {tuple(map(tuple, account.read.tolist())) for account in accounts.values()}
+    if len(said) != 1:
+        raise AccountError.of(f"{name}: shards were told of different numbers of rows")
+    (read,) = said
+    return list(read)
 
 
 def _in_order(rows: pa.Table) -> Iterator[tuple[int, str, pa.Buffer]]:

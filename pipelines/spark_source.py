@@ -1,8 +1,9 @@
 """What a query on Spark reads: the files of all inputs of a join, cut into micro-batches.
 
-Files are read as on the other runners. All inputs of a join advance together. With each micro-batch every
-shard is told the smallest arrival that each input may still bring (``packing.pack_marks``), and with the last
-one that all have ended: results do not depend on where the cuts are.
+Files are read as on the other runners. All inputs of a join advance together. With each batch of rows every shard
+is told how many were read and how far they bring their input (``packing.Note``), with each micro-batch the
+smallest arrival that each input may still bring (``packing.pack_marks``), and with the last one that all have
+ended: results do not depend on where the cuts are.
 """
 
 from __future__ import annotations
@@ -21,15 +22,25 @@ from pyspark.serializers import CPickleSerializer
 
 from slackwater.pipelines.expressions import apply
 from slackwater.pipelines.graph import ARRIVAL, Create, Filter, MapToFields, Read
+from slackwater.pipelines.ledger import Sent
 from slackwater.pipelines.source_files import open_file, source_files
 from slackwater.pipelines.sources import BATCH_ROWS, FILE_SHIFT, fitted, read_batches, read_file
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms import ipc
+from slackwater.transforms.arrival import numbers_of
 from slackwater.transforms.encode import int64s
-from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.errors import AccountError, SlackwaterError
 from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import arrival_numbers, without_arrival
-from slackwater.transforms.spark.packing import ENDED, MARKS, PACKED_ARROW, pack, pack_marks
+from slackwater.transforms.replay import without_arrival
+from slackwater.transforms.spark.packing import (
+    MARKS,
+    PACKED_ARROW,
+    UNKNOWN,
+    Note,
+    pack,
+    pack_marks,
+    pack_note,
+)
 
 PIECE_ROWS: Final = 1 << 18
 """Rows that one task reads, about."""
@@ -96,10 +107,33 @@ class Feed:
 
     def read(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows at places from ``start`` up to ``stop``, with their places, steps applied."""
-        for batch in self._rows(start, stop):
-            rows = reduce(lambda rows, step: apply(step, rows), self.steps, batch)
+        for _, rows in self.read_counted(start, stop):
             if rows.num_rows:
                 yield rows
+
+    def read_counted(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Yield batches of these rows as they are read, and what the steps make of them."""
+        for batch in self._rows(start, stop):
+            yield batch, reduce(lambda rows, step: apply(step, rows), self.steps, batch)
+
+    def sent(self, counted: tuple[int, int]) -> Sent:
+        """Return the rows of this input, given how many tasks have read and how many the steps have left.
+
+        Raises:
+            AccountError: These are other numbers than the files have, or the steps may leave.
+        """
+        read, left = counted
+        exact = isinstance(self.config, Create) or self.config.format == "parquet"
+        there = sum(self.sizes)
+        if read != there if exact else read > there:
+            raise AccountError.of(f"{there} rows are in {self._where}, and {read} were read")
+        if left != read and not any(isinstance(step, Filter) for step in self.steps):
+            raise AccountError.of(f"{read} rows were read from {self._where}, and {left} left it")
+        return Sent(read, read - left)
+
+    @property
+    def _where(self) -> str:
+        return "the elements of Create" if isinstance(self.config, Create) else repr(self.config.path)
 
     def _by_file(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         for number, size in enumerate(self.sizes):
@@ -131,8 +165,9 @@ class Job:
     """The join the rows go to; None to pass the rows of the only feed on."""
     keys: tuple[int, ...]
     cuts: tuple[tuple[int, ...], ...]
-    marks: tuple[tuple[int, ...], ...]
-    """For each cut, the smallest arrival of each feed after it."""
+    marks: tuple[tuple[int | None, ...], ...]
+    """For each cut, the smallest arrival of each feed after it, UNKNOWN of rows that do not say when they come:
+    shards know how far the feed has come. None if there are no more rows."""
 
     def pieces(self) -> list[list[tuple[int, int, int]]]:
         """For each micro-batch its tasks: an input and a range of places, or MARKS and their cut."""
@@ -157,11 +192,14 @@ class Job:
             if self.plan is not None:
                 yield pack_marks(self.marks[stop], self.keys)
             return
-        for batch in self.feeds[which].read(start, stop):
-            place = batch.column(ARRIVAL)[0].as_py()
+        for read, batch in self.feeds[which].read_counted(start, stop):
+            place = read.column(ARRIVAL)[0].as_py()
             if self.plan is not None:
-                yield pack(self.plan, which, batch, self.keys, place)
-            else:
+                numbers = numbers_of(self.plan, which, batch)
+                yield pack(self.plan, which, batch, self.keys, place, numbers.values)
+                note = Note(read.num_rows, batch.num_rows, numbers.reached)
+                yield pack_note(which, note, self.keys, place)
+            elif batch.num_rows:
                 row = [0], [0], [place], [ipc.to_bytes(without_arrival(batch))]
                 yield pa.RecordBatch.from_arrays(
                     [pa.array(v, f.type) for v, f in zip(row, PACKED_ARROW, strict=True)], schema=PACKED_ARROW
@@ -171,56 +209,43 @@ class Job:
 def plan_job(feeds: Sequence[Feed], plan: JoinPlan | None, keys: Sequence[int], rows_per_batch: int) -> Job:
     """Cut the inputs so that a micro-batch takes at most ``rows_per_batch`` rows of each.
 
-    Where rows arrive in the order of the files, all inputs are cut at the same place and no row has to wait
-    for its turn. Where an arrival column is named, each input is cut into equally many parts, and that column
-    is read once to know what each part leaves outstanding; the files need not be sorted by it.
+    Each input is cut into equally many parts. Where an arrival column is named, it is read once to know what each
+    part leaves outstanding; the files need not be sorted by it.
     """
-    if plan is None or plan.arrival_columns is None:
-        places = _places(feeds, rows_per_batch)
-        cuts = [tuple(min(place, feed.end) for feed in feeds) for place in places]
-        marks = [tuple(place if feed.count(place, feed.end) else ENDED for feed in feeds) for place in places]
-    else:
-        rows = [sum(feed.sizes) for feed in feeds]
-        n = max(1, *(-(-size // rows_per_batch) for size in rows))
-        of_feed = [
-            [*(feed.place(size * k // n) for k in range(n)), feed.end]
-            for feed, size in zip(feeds, rows, strict=True)
-        ]
-        cuts = list(zip(*of_feed, strict=True))
-        outstanding = [
-            _outstanding(plan, i, feed, of_feed[i]) if n > 1 else [0, ENDED] for i, feed in enumerate(feeds)
-        ]
-        marks = list(zip(*outstanding, strict=True))
-    return Job(tuple(feeds), plan, tuple(keys), tuple(cuts), tuple(marks))
+    rows = [sum(feed.sizes) for feed in feeds]
+    n = max(1, *(-(-size // rows_per_batch) for size in rows))
+    of_feed = [
+        [*(feed.place(size * k // n) for k in range(n)), feed.end] for feed, size in zip(feeds, rows, strict=True)
+    ]
+    marks: list[list[int | None]] = [
+        [UNKNOWN if feed.count(place, feed.end) else None for place in of]
+        if n == 1 or plan is None or plan.arrival_columns is None
+        else _outstanding(plan, i, feed, of)
+        for i, (feed, of) in enumerate(zip(feeds, of_feed, strict=True))
+    ]
+    return Job(
+        tuple(feeds), plan, tuple(keys), tuple(zip(*of_feed, strict=True)), tuple(zip(*marks, strict=True))
+    )
 
 
-def _places(feeds: Sequence[Feed], rows_per_batch: int) -> list[int]:
-    """Places that are at most ``rows_per_batch`` rows apart in every feed, first and last included."""
-    places = [0]
-    fill = 0
-    for number in range(max(len(feed.sizes) for feed in feeds)):
-        base = number << FILE_SHIFT
-        size = max(feed.sizes[number] for feed in feeds if number < len(feed.sizes))
-        row = rows_per_batch - fill
-        while row < size:
-            places.append(base + row)
-            row += rows_per_batch
-        fill = size - (row - rows_per_batch)
-    last = max(feed.end for feed in feeds)
-    return [*places, last]
-
-
-def _outstanding(plan: JoinPlan, which: int, feed: Feed, cuts: Sequence[int]) -> list[int]:
+def _outstanding(plan: JoinPlan, which: int, feed: Feed, cuts: Sequence[int]) -> list[int | None]:
     """For each cut of a feed, the smallest arrival after it."""
     assert plan.arrival_columns is not None
     column = plan.arrival_columns[which]
     if not any(isinstance(step, MapToFields) for step in feed.steps):
         feed = Feed(feed.config, pa.schema([feed.schema.field(column)]))
-    least = np.full(len(cuts), ENDED, np.int64)
+    least: list[int | None] = [None] * len(cuts)
     for batch in feed.read(0, feed.end):
         part = np.searchsorted(np.asarray(cuts), _numbers(batch), side="right") - 1
-        np.minimum.at(least, part, arrival_numbers(plan, which, batch))
-    return list(accumulate(map(int, least[::-1]), min))[::-1]
+        values, follows = numbers_of(plan, which, batch)
+        numbers = values if follows is None else np.where(follows, UNKNOWN, values)
+        for k in np.unique(part).tolist():
+            least[k] = _least(least[k], int(numbers[part == k].min()))
+    return list(accumulate(reversed(least), _least))[::-1]
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((number for number in (one, other) if number is not None), default=None)
 
 
 def _numbers(batch: pa.RecordBatch) -> Int64s:

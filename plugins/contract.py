@@ -74,6 +74,7 @@ class Setting(NamedTuple):
     """How often values of every key arrive, from the shedding strategy's option ``frequencies``."""
     rows: tuple[int, ...] = ()
     """Rows that each input's window has, where windows are of rows; those in ``windows`` are endless then."""
+    arrival_nanos: int | None = None
 
     def ticks(self, duration: Duration) -> int:
         """Return ``duration`` in ticks, rounded up."""
@@ -86,7 +87,7 @@ class Arrivals(NamedTuple):
     input: Int8s
     ts: Int64s
     clock: Int64s
-    """The arrival column where there is one, else the number of the arrival."""
+    """The arrival column, times in units of ``Setting.arrival_nanos``, integers as they are; else a stand-in."""
     progress: Int64s
     """Largest event time seen on this input, this arrival included (the papers' iT)."""
     delay: Int64s

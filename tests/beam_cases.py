@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.testing.util import assert_that, equal_to
 
+from slackwater.transforms.arrival import numbers_of, times_of
 from slackwater.transforms.beam import JoinOutputs, SlidingWindowJoin
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan, bind
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order
+from slackwater.transforms.replay import in_arrival_order
 
 Rows = dict[str, list[dict[str, Any]]]
 SCHEMA = pa.schema(
@@ -102,7 +103,10 @@ def expected(plan: JoinPlan, rows: Rows) -> tuple[list[tuple[Any, ...]], list[tu
         for i, batch in enumerate(batches):
             mine = pa.array(plan.partitioning.routes(i, batch).home == shard)
             parts.append(batch.filter(mine))
-            arrivals.append(arrival_numbers(plan, i, batch.filter(mine)))
+            # Rows of a PCollection have no order but that of a column, or else of event time.
+            in_time = plan.arrival_columns is None
+            numbers = times_of(plan, i, batch) if in_time else numbers_of(plan, i, batch).values
+            arrivals.append(numbers[np.asarray(mine)])
         operator = Operator(plan)
         for out in (operator.push(in_arrival_order(parts, arrivals)), operator.finish()):
             results += [tuple(row.values()) for batch in out.results for row in batch.to_pylist()]

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slackwater.transforms.arrival import numbers_of, times_of
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan, bind
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order
+from slackwater.transforms.replay import in_arrival_order
 
 NAMES = "abcd"
 ROWS = 400
@@ -49,13 +50,20 @@ def bound(tables: list[pa.Table], **changes: Any) -> JoinPlan:
     return bind(JoinConfig.read(settings(**changes)), schemas)
 
 
-def expected(plan: JoinPlan, tables: list[pa.Table]) -> tuple[Counter[Any], Counter[Any]]:
-    """Results and late rows of one operator per shard, each fed all its rows at once."""
+def expected(
+    plan: JoinPlan, tables: list[pa.Table], order: str = "progress"
+) -> tuple[Counter[Any], Counter[Any]]:
+    """Results and late rows of one operator per shard, each fed all its rows at once.
+
+    Without an arrival column, rows arrive by the ``progress`` of their input, event ``time`` or ``place``.
+    """
     shards: list[list[tuple[pa.RecordBatch, Any]]] = [[] for _ in range(plan.config.shards)]
     for i, table in enumerate(tables):
         batch = table.combine_chunks().to_batches()[0] if table.num_rows else empty_batch(table.schema)
         batch = batch.append_column(ARRIVAL, pa.array(np.arange(table.num_rows)))
-        arrival = arrival_numbers(plan, i, batch)
+        arrival = numbers_of(plan, i, batch).values
+        if plan.arrival_columns is None and order != "progress":
+            arrival = times_of(plan, i, batch) if order == "time" else np.arange(table.num_rows)
         of_row = plan.partitioning.routes(i, batch).home
         for s, parts in enumerate(shards):
             parts.append((batch.filter(pa.array(of_row == s)), arrival[of_row == s]))

@@ -176,7 +176,7 @@ def test_the_main_output_is_the_one_where_one_is_asked_for() -> None:
 
 
 def test_counters_tell_results_and_late_rows_by_reason() -> None:
-    case = cases("none")[0]
+    case = cases("none", ("at",))[0]
     results, late = expected(case.plan, case.rows)
     p = pipeline()
     apply_case(p, case)

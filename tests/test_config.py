@@ -85,7 +85,7 @@ def test_settings_that_are_missing():
             {"arrival": "at", "where": None},
             {"a": schema(ts=pa.int64(), at=pa.string()), "b": SCHEMA.append(pa.field("at", pa.int64()))},
             ["arrival"],
-            "column 'at' of input 'a' must be an integer, got string",
+            "column 'at' of input 'b', int64, cannot be compared with column 'at' of input 'a', string; store ",
         ),
         (
             {"where": None},

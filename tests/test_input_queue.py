@@ -300,12 +300,6 @@ def test_a_rate_without_times_of_arrival_is_refused():
         ConfigError, match="service_rate: a rate goes by times of arrival; name their column with"
     ):
         plan_of(SCHEMA, 2, window="1s", shedding=shedding)
-    schemas = [pa.schema([("ts", pa.int64()), ("at", pa.timestamp(unit))]) for unit in ("ms", "us")]
-    with pytest.raises(ConfigError, match=r"arrival: input 'a' has times of arrival of type timestamp\[ms\]"):
-        plan_of(schemas, 2, window="1s", arrival="at", shedding=shedding)
-    texts = pa.schema([("ts", pa.int64()), ("at", pa.string())])
-    with pytest.raises(ConfigError, match="column 'at' of input 'a' must be an integer, got string"):
-        plan_of(texts, 2, window="1s", arrival="at", shedding=shedding)
 
 
 def test_the_command_line_tells_the_options_of_a_queue():

@@ -24,7 +24,7 @@ from slackwater.pipelines.template import read_template_text
 ROWS = 45
 WINDOWS = (40, 25, 60, 30)
 ORDERS = ("column", "files")
-"""Arrival by a column, or as the rows stand in the files, inputs taking turns."""
+"""Arrival by a column, or as the rows stand in the files, inputs merged by progress."""
 SLACKS = {
     "column": {"none": "none", "fixed": 15, "enough": 100, "max": "max"},
     "files": {"none": "none", "fixed": 40, "enough": 100, "max": "max"},
@@ -130,7 +130,10 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def truth(data):
     tables = [pq.read_table(data / f"s{i}.parquet").to_pylist() for i in range(4)]
-    place = {"column": "arrived", "files": "id"}
+    for table in tables:
+        for row, reached in zip(table, np.maximum.accumulate([row["ts"] for row in table]).tolist(), strict=True):
+            row["reached"] = reached
+    place = {"column": "arrived", "files": "reached"}
     runs = {}
     for case in CASES:
         rows = [(row[place[case.order]], i, row) for i in range(case.m) for row in tables[i]]

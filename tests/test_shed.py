@@ -135,7 +135,7 @@ def test_without_an_arrival_column_the_clock_is_event_time(given_rows, rate, que
         ("rows", {"rate": 1, "shedding": {"strategy": "prob"}}, "shedding: strategy 'prob' goes by what rows"),
         ("rows", {"rate": 1, "shedding": {"strategy": "none"}}, "shedding: strategy 'none' keeps everything"),
         ("rows", {"rate": 1, "shedding": {"strategy": "random", "memory": 9}}, "shedding.memory: is no option"),
-        ("rows", {"rate": 1, "arrival": "k"}, "arrival: column 'k' of input 'rows' must be an integer"),
+        ("rows", {"rate": 1, "arrival": "v"}, "arrival: column 'v' of input 'rows' must be an integer, a "),
         ("rows partners", {"rate": 1}, "where: does not say when a row has a partner"),
         ("rows partners", {"rate": 1, "where": "rows.q = partners.k"}, "where: .*q"),
         ("rows others", {"rate": 1}, "input: must be rows, or rows and partners, got rows, others"),

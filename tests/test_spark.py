@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
@@ -18,6 +17,7 @@ pytest.importorskip("pyspark")
 
 from slackwater.pipelines import run_spark
 from slackwater.pipelines.template import read_template_text
+from slackwater.transforms.arrival import numbers_of
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.operator import Operator
@@ -120,13 +120,12 @@ def test_filters_maps_text_files_and_a_join_of_a_join(spark: Any, tmp_path: Path
         rows_per_batch=250,
         progress=Watch(),
     )
-    numbered = [t.append_column("n", pa.array(np.arange(len(t)))) for t in tables[:2]]
-    a = numbered[0].filter(pa.compute.less(tables[0]["v"], 70))
-    b = numbered[1].set_column(1, "ts", pa.compute.add(tables[1]["ts"], 5)).select(["id", "ts", "k", "n"])
-    plan = bound([a.drop_columns("n"), b.drop_columns("n")], **first)
+    a = tables[0].filter(pa.compute.less(tables[0]["v"], 70))
+    b = tables[1].set_column(1, "ts", pa.compute.add(tables[1]["ts"], 5)).select(["id", "ts", "k"])
+    plan = bound([a, b], **first)
     operator = Operator(plan)
     batches = [t.combine_chunks().to_batches()[0] for t in (a, b)]
-    chunk = in_arrival_order([x.drop_columns("n") for x in batches], [x["n"].to_numpy() for x in batches])
+    chunk = in_arrival_order(batches, [numbers_of(plan, i, x).values for i, x in enumerate(batches)])
     results = operator.push(chunk).results + operator.finish().results
     assert pa_csv.read_csv(tmp_path / "ab.csv").equals(pa.Table.from_batches(results))
     ab = pa.Table.from_batches(results)

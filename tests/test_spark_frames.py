@@ -104,7 +104,7 @@ def test_streaming_frames_keep_what_is_held_for_newer_rows(spark: Any, tmp_path:
     assert len(out["results"]) == 3
     plan = bound(tables, **case)
     results = rows_of(out["results"])
-    everything, late = expected(plan, tables)
+    everything, late = expected(plan, tables, "place")
     assert results < everything
     newest = max(dict(row)["ts"] for row in results)
     assert newest > max(dict(row)["ts"] for row in everything) - 300

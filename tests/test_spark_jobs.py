@@ -16,9 +16,6 @@ pytest.importorskip("pyspark")
 from slackwater.pipelines.graph import Create, Read
 from slackwater.pipelines.spark_source import Feed, Job, plan_job
 from slackwater.transforms import snapshot as snapshots
-from slackwater.transforms.operator import Operator
-from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import in_arrival_order
 from slackwater.transforms.spark.packing import Packed, _spark_hash, from_blob, shard_keys
 from slackwater.transforms.spark.shard import Given, Shard
 
@@ -66,50 +63,24 @@ def test_cuts_between_micro_batches_change_no_result(
         ]
         job = plan_job(feeds, plan, shard_keys(plan.config.shards, 2), rows_per_batch)
         results, late, received = replay(job)
-        if plan.arrival_columns is None:
-            half = [-(-t.num_rows // 2) for t in tables]
-            assert expected_two_files(plan, tables, half) == (results, late)
-        else:
-            assert expected(plan, tables) == (results, late)
+        assert expected(plan, tables) == (results, late)
         assert received == sum(table.num_rows for table in tables)
         assert results
 
 
-def expected_two_files(
-    plan: JoinPlan, tables: list[pa.Table], first: list[int]
-) -> tuple[Counter[Any], Counter[Any]]:
-    """As ``expected``, where the rows of each input are in two files."""
-    numbered = [
-        t.append_column("n", pa.array(np.where(np.arange(len(t)) < n, 0, 1 << 40) + np.arange(len(t)) % n))
-        for t, n in zip(tables, first, strict=True)
-    ]
-    parts = [
-        [t.slice(0, n) for t, n in zip(numbered, first, strict=True)],
-        [t.slice(n) for t, n in zip(numbered, first, strict=True)],
-    ]
-    operator = Operator(plan)
-    results, late = [], []
-    for part in parts:
-        batches = [t.drop_columns("n").combine_chunks().to_batches()[0] for t in part]
-        chunk = in_arrival_order(batches, [t["n"].to_numpy() for t in part])
-        out = operator.push(chunk)
-        results, late = results + out.results, late + out.late
-    out = operator.finish()
-    return rows_of(results + out.results), rows_of(late + out.late)
-
-
-def test_inputs_in_file_order_never_wait(tmp_path: Path) -> None:
-    tables = [stream(0, 300), stream(1, 50)]
+def test_inputs_of_unequal_rates_are_cut_into_equally_many_parts_and_hardly_wait(tmp_path: Path) -> None:
+    tables = [stream(0, 300), stream(0, 60)]
+    tables[1] = tables[1].set_column(1, "ts", pa.array(np.arange(60) * 50))
     paths = write(tmp_path, tables)
     plan = bound(tables, where=star(2))
     feeds = [Feed(Read("parquet", str(p)), t.schema) for p, t in zip(paths, tables, strict=True)]
     job = plan_job(feeds, plan, [0], 100)
-    assert job.cuts == ((0, 0), (100, 100), (200, 200), (1 << 40, 1 << 40))
+    assert job.cuts == ((0, 0), (100, 20), (200, 40), (1 << 40, 1 << 40))
     shard = Shard(plan)
     for tasks in job.pieces():
         packed = [row for task in tasks for batch in job.read(*task) for row in batch.to_pylist()]
         list(shard.take(Given([Packed(r["input"], r["place"], r["blob"]) for r in packed], 0)))
-        assert shard._waiting == [None, None]
+        assert sum(0 if batch is None else batch.num_rows for batch in shard._waiting) <= 10
     assert shard.ended
 
 

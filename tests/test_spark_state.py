@@ -18,7 +18,7 @@ from spark_stores import PackedRow, Query, packed_rows
 from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import JoinPlan, bind
-from slackwater.transforms.spark.packing import ENDED, LATE, RESULT, Packed, pack_beat, pack_marks
+from slackwater.transforms.spark.packing import LATE, RESULT, Note, Packed, pack_beat, pack_marks, pack_note
 from slackwater.transforms.spark.shard import Given, Shard
 from slackwater.transforms.spark.state import SparkStore
 
@@ -29,9 +29,12 @@ def rows_of(batches: Any) -> Counter[Any]:
     return Counter(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
 
-def marks(*values: int) -> Any:
-    (row,) = pack_marks(values, [7]).to_pylist()
-    return PackedRow(*row.values())
+def marks(*values: int | None) -> Any:
+    """How far each input has come, None if it has ended."""
+    notes = [pack_note(i, Note(0, 0, value), [7], 0) for i, value in enumerate(values) if value is not None]
+    return [
+        PackedRow(*row.values()) for packed in (pack_marks(values, [7]), *notes) for row in packed.to_pylist()
+    ]
 
 
 def beats(member: int, progress: int) -> Any:
@@ -95,7 +98,7 @@ def test_marks_and_waiting_rows_are_restored_and_the_end_leaves_no_state() -> No
         part = part_of(whole, start, start + 30)
         # The second input is far behind, so rows of the first have to wait.
         over = start + 30 == N
-        rows = [*packed_rows(plan, part), marks(ENDED, ENDED) if over else marks(start + 30, start - 40)]
+        rows = [*packed_rows(plan, part), *(marks(None, None) if over else marks(start + 30, start - 40))]
         query.micro_batch(rows, k % 2, fails=True)
         found = query.micro_batch(rows, k // 2 % 2)
         results += rows_of(found[RESULT])

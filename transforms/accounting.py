@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from slackwater.plugins.contract import Bools, Float64s, Int8s, Int64s, Released, Setting, Snapshot
+from slackwater.transforms.errors import AccountError
 from slackwater.transforms.waited import Waited
 
 _MAX_DIFFERENT = 4096
@@ -63,6 +64,10 @@ class Accounting:
         """How many rows waited for how many nanoseconds until the join was free."""
         self.waited = Waited(snapshot.get("waited") if snapshot else None)
         """How long rows waited to be joined, and for which input."""
+        self.source: list[int] | None = None
+        """Rows that were read for each input, where whoever read them has said so."""
+        self.filtered: list[int] | None = None
+        """Of these, what Filter dropped."""
         if snapshot:
             self._restore(snapshot)
 
@@ -263,6 +268,8 @@ class Accounting:
             },
             "accounting": {
                 name: {
+                    **({} if self.source is None else {"source": self.source[i]}),
+                    **({} if self.filtered is None else {"filtered": self.filtered[i]}),
                     "input": int(self.received[i]),
                     "joined_or_expired": int(self.in_order[i] + self.overflowed[i]) - self.late[i, "shed"],
                     "punctuations": int(self.punctuations[i]),
@@ -275,9 +282,21 @@ class Accounting:
 
     def balanced(self, which: int) -> bool:
         """Whether every row of an input is accounted for: in order, a punctuation, or late with a reason."""
+        return int(self.received[which]) == self.accounted(which)
+
+    def accounted(self, which: int) -> int:
+        """How many rows of an input are in order, a punctuation, or late with a reason."""
         late = sum(n for (j, reason), n in self.late.items() if j == which and reason != "shed")
-        rest = self.in_order[which] + self.punctuations[which] + self.overflowed[which]
-        return int(self.received[which]) == int(rest) + late
+        return int(self.in_order[which] + self.punctuations[which] + self.overflowed[which]) + late
+
+    def settle(self, given: Int64s) -> None:
+        """Raise AccountError unless every row is accounted for, of those that a shard was given until its end."""
+        for i, name in enumerate(self.inputs):
+            if not given[i] == self.received[i] == self.accounted(i):
+                raise AccountError.of(
+                    f"of input {name!r}, a shard was given {given[i]} rows, received {self.received[i]} and "
+                    f"accounts for {self.accounted(i)}"
+                )
 
     def snapshot(self) -> Snapshot:
         return {

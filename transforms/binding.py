@@ -12,7 +12,7 @@ from slackwater.plugins.options import Duration, Rows
 from slackwater.plugins.shedding.queue_options import Queue
 from slackwater.transforms.config import JoinConfig, OperatorConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.time_unit import NANOS, finest_unit, is_read_from_text
+from slackwater.transforms.time_unit import NANOS, arrival_nanos, arrival_unit, finest_unit, is_read_from_text
 
 
 def bind_times(
@@ -25,8 +25,7 @@ def bind_times(
     named: str | dict[str, str] | None = getattr(config, "arrival", None)
     arrival = None if named is None else columns_of(named, schemas, "arrival")
     if arrival is not None:
-        for name, column in zip(schemas, arrival, strict=True):
-            _check_arrival(name, column, schemas[name])
+        arrival_unit(arrival, schemas)
     return time_columns, arrival, finest_unit(config, schemas, time_columns)
 
 
@@ -80,37 +79,14 @@ def _same_inputs(given: Mapping[str, Any], names: Sequence[str], *setting: str) 
             raise ConfigError(f"names no input; the inputs are {', '.join(names)}", *setting, name)
 
 
-def _check_arrival(name: str, column: str, schema: pa.Schema) -> None:
-    type_ = schema.field(column).type
-    if not (pa.types.is_integer(type_) or pa.types.is_timestamp(type_) or pa.types.is_null(type_)):
-        raise ConfigError(f"column {column!r} of input {name!r} must be an integer, got {type_}", "arrival")
+def clock_nanos(queue: Queue, columns: Sequence[str], schemas: Mapping[str, pa.Schema], unit: str) -> int:
+    """Return the nanoseconds of a tick of the arrival columns; of integers the queue says, else ``unit``."""
+    return arrival_nanos(columns, schemas) or NANOS[queue.arrival_unit or unit]
 
 
-def arrival_nanos(queue: Queue, columns: Sequence[str], schemas: Mapping[str, pa.Schema], unit: str) -> int:
-    """Return the nanoseconds of a tick of the arrival columns; raise ConfigError if they are no times alike."""
-    types = {name: s.field(c).type for (name, s), c in zip(schemas.items(), columns, strict=True)}
-    of_numbers = queue.arrival_unit or unit
-    units = {name: str(getattr(type_, "unit", of_numbers)) for name, type_ in types.items()}
-    first = next(iter(units))
-    for name, found in units.items():
-        if found != units[first] or kind_of_times(types[name]) not in ("any", kind_of_times(types[first])):
-            raise ConfigError(
-                f"input {first!r} has times of arrival of type {types[first]} and input {name!r} of type "
-                f"{types[name]}; a queue needs them alike: store them the same way",
-                "arrival",
-            )
-    return NANOS[units[first]]
-
-
-def check_queue(
-    queue: Queue | None, columns: Sequence[str] | None, schemas: Mapping[str, pa.Schema], unit: str
-) -> None:
+def check_queue(queue: Queue | None, columns: Sequence[str] | None) -> None:
     """Raise ConfigError if rows do not say when they came and a queue has to know."""
-    if queue is None:
-        return
-    if columns is not None:
-        arrival_nanos(queue, columns, schemas, unit)
-    elif queue.service_rate is not None:
+    if queue is not None and columns is None and queue.service_rate is not None:
         raise ConfigError(
             "a rate goes by times of arrival; name their column with arrival, or leave service_rate out",
             *("shedding", "queue", "service_rate"),

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import NEVER, Int64s, Snapshot
+from slackwater.plugins.contract import NEVER, Bools, Int64s, Snapshot
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.closing import CLOSED_BY, PUNCTUATIONS, ROWS, GroupClosePlan
 from slackwater.transforms.group_store import Closed, GroupStore
@@ -56,7 +56,7 @@ class GroupCloser(InMemoryOperator):
     def push(self, chunk: Chunk) -> Outputs:
         """Take rows and punctuations; return the groups they close and the rows that came too late for theirs."""
         out = Outputs.empty()
-        self.accounting.receive(chunk.input)
+        self.accounting.receive(chunk.at_home)
         taken = self._intake.take(chunk)
         for which, reason, _, _, refused in taken.refused:
             self.accounting.refuse(which, reason, refused.num_rows)
@@ -64,7 +64,7 @@ class GroupCloser(InMemoryOperator):
         (rows, given), (at, places) = taken.rows, taken.of_input
         ts, arrival = taken.arrivals.ts, taken.arrivals.clock
         started = time.perf_counter()
-        patterns = self._read(out, given, ts[places], arrival[places])
+        patterns = self._read(out, given, ts[places], arrival[places], ~taken.copies[1])
         self._waiting.add(
             ts[places][patterns.of],
             np.searchsorted(at, places)[patterns.of],
@@ -126,15 +126,15 @@ class GroupCloser(InMemoryOperator):
             "accounting": self.accounting.snapshot(),
         }
 
-    def _read(self, out: Outputs, given: pa.RecordBatch, ts: Int64s, arrival: Int64s) -> Patterns:
-        """Return what punctuations say; those that cannot be read go to the late output."""
+    def _read(self, out: Outputs, given: pa.RecordBatch, ts: Int64s, arrival: Int64s, own: Bools) -> Patterns:
+        """Return what punctuations say; of its ``own``, those that cannot be read go to the late output."""
         patterns = self._reader.read(given.column("pattern"))
-        bad = patterns.bad
+        bad = patterns.bad & own
         if bad.any():
             self.accounting.reject(1, "bad_record", int(bad.sum()))
             rows = given.filter(pa.array(bad))
             out.late.extend(late_batches(PUNCTUATIONS, "bad_record", ts[bad], arrival[bad], rows))
-        self.accounting.punctuate(np.ones(int((~bad).sum()), np.int8))
+        self.accounting.punctuate(np.ones(int((own & ~bad).sum()), np.int8))
         return patterns
 
     def _report(self, out: Outputs, rows: pa.RecordBatch, ts: Int64s, arrival: Int64s, verdict: Any) -> None:

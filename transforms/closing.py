@@ -39,6 +39,13 @@ AFTER: Final = ("ts", "closed_by")
 CLOSED_BY: Final = ("punctuation", "window", "end")
 
 
+class _ByGroup(ByKey):
+    """Goes by group; a punctuation of several is accounted for in one shard."""
+
+    def copies(self, which: int) -> bool:
+        return GROUP_CLOSE_INPUTS[which] != ROWS
+
+
 @dataclass(frozen=True)
 class GroupClosePlan(JoinPlan):
     """A plan whose results are aggregates of groups that are over."""
@@ -74,7 +81,7 @@ class GroupClosePlan(JoinPlan):
 
     @cached_property
     def partitioning(self) -> Partitioning:
-        return ByKey(self)
+        return _ByGroup(self)
 
     def shard_cells(self, which: int) -> list[Cell]:
         return self.group_cells

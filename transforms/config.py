@@ -87,7 +87,8 @@ class DisorderConfig(OperatorConfig):
     """Settings that every transform has that puts rows in order."""
 
     arrival: str | dict[str, str] | None = None
-    """column with the order of arrival over all inputs; default: the order of the rows, inputs taking turns"""
+    """column with the order of arrival over all inputs, integers or times; default: the order of the files,
+    inputs merged by progress, the largest event time so far"""
     disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": "max"})
     """disorder strategy and its options; a recall alone means the strategy result_slack"""
     guard: Annotated[
@@ -222,7 +223,8 @@ class ShedConfig(OperatorConfig):
     queue: int = Field(default=1000, ge=1, le=10_000_000)
     """rows that may wait for their turn; when there is one too many, the one that is worth least is shed"""
     arrival: str | dict[str, str] | None = None
-    """column with the order and the time of arrival over all inputs; default: the order of the rows"""
+    """column with the order and the time of arrival over all inputs; default: the order of the files, inputs
+    merged by progress, the largest event time so far"""
     arrival_unit: TimeUnit | None = None
     """unit of an arrival column of integers; default: the unit of the event times"""
     shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "random"})

@@ -20,6 +20,15 @@ class StateError(SlackwaterError):
     """State that was stored is damaged, or of another version: nothing of it is used."""
 
 
+class AccountError(SlackwaterError):
+    """Rows were lost, or came twice: a fault of a strategy, or of ours. Nothing is published."""
+
+    @classmethod
+    def of(cls, fault: str) -> AccountError:
+        """Return the error that says which numbers do not agree, and what to do."""
+        return cls(f"{fault}; rows were lost or came twice, so no output is published: please report it")
+
+
 class ConfigError(SlackwaterError):
     """A setting is wrong.
 

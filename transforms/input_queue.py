@@ -15,7 +15,7 @@ import numpy as np
 from slackwater.plugins.contract import NEVER, Bools, Float64s, Int64s, JoinLogic, Snapshot, Tuples
 from slackwater.plugins.shedding.partners import Partners
 from slackwater.transforms.accounting import Accounting
-from slackwater.transforms.binding import arrival_nanos
+from slackwater.transforms.binding import clock_nanos
 from slackwater.transforms.copies import with_copies, without_copies
 from slackwater.transforms.encode import CellEncoder, grown
 from slackwater.transforms.intake import Chunk, Refused
@@ -28,6 +28,8 @@ from slackwater.transforms.times import event_times
 
 LIVE_NANOS: Final = 1_000
 """A tick of the clock by which the rows of a live input come, if they do not say when they did."""
+_FARTHEST = 1 << 62
+"""Times of arrival beyond this many ticks are taken as this, so that differences stay within 64 bits."""
 _HALF_LIFE: Final = 5.0
 """Seconds of work after which a measurement counts half."""
 _HEADROOM: Final = 0.8
@@ -84,7 +86,7 @@ class InputQueue:
         self._partners = Partners(plan.setting, state.get("partners"))
         self._nanos = LIVE_NANOS
         if plan.arrival_columns is not None:
-            self._nanos = arrival_nanos(options, plan.arrival_columns, plan.schemas, plan.unit)
+            self._nanos = clock_nanos(options, plan.arrival_columns, plan.schemas, plan.unit)
         self._work, self._worked = state.get("measured", [0.0, 0.0])
         self._served = 0
         self._cold = True
@@ -140,7 +142,7 @@ class InputQueue:
             return
         # What is shed depends on what the join has seen, so no row may wait behind the queue.
         chunk = chunk._replace(bounded=False)
-        rows = self._take_in(chunk, clock)
+        rows = self._take_in(chunk, np.clip(clock, -_FARTHEST, _FARTHEST - 1))
         start = 0
         while start < rows.ts.size:
             if not self._until_look:

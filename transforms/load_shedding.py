@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import SheddingStrategy
 from slackwater.plugins.disorder.none import NoSlack
-from slackwater.transforms.binding import arrival_nanos, bind_times
+from slackwater.transforms.binding import bind_times
 from slackwater.transforms.config import NO_GUARD, SHED_INPUTS, JoinConfig, OperatorConfig, ShedConfig
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expression import ExpressionError
@@ -62,8 +62,6 @@ def bind_shed(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> ShedPlan:
         shedding=_strategy(config, schemas),
     )
     assert plan.queue is not None
-    if arrival is not None:
-        arrival_nanos(plan.queue, arrival, schemas, unit)
     try:
         condition = plan.condition
     except ExpressionError as error:

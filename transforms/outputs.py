@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import Int64s
+from slackwater.plugins.contract import NEVER, Int64s
 from slackwater.transforms.bad_rows import BAD, has_bad
 from slackwater.transforms.jsonrows import rows_to_json
 from slackwater.transforms.plan import LATE_SCHEMA, JoinPlan
@@ -57,13 +57,14 @@ def late_batches(
 def _late_batch(
     name: str, reason: str, ts: Int64s | None, arrival: Int64s | None, rows: pa.RecordBatch
 ) -> pa.RecordBatch:
+    """A number of arrival that is NEVER becomes null: nothing is known of when the row came."""
     n = rows.num_rows
     return pa.RecordBatch.from_arrays(
         [
             _repeated(name, n),
             _repeated(reason, n),
             pa.nulls(n, pa.int64()) if ts is None else pa.array(ts, pa.int64()),
-            pa.nulls(n, pa.int64()) if arrival is None else pa.array(arrival, pa.int64()),
+            pa.nulls(n, pa.int64()) if arrival is None else pa.array(arrival, pa.int64(), mask=arrival == NEVER),
             rows.column(BAD) if has_bad(rows) else rows_to_json(rows),
         ],
         schema=LATE_SCHEMA,

@@ -46,7 +46,7 @@ from slackwater.transforms.punctuating import (
     named_columns,
     sources_of,
 )
-from slackwater.transforms.time_unit import NANOS
+from slackwater.transforms.time_unit import NANOS, arrival_nanos
 
 if TYPE_CHECKING:
     from slackwater.transforms.partitioning.scheme import Partitioning
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 MIN_INPUTS, MAX_INPUTS = 2, 8
 
 ARRIVAL: Final = "__arrival"
-"""Hidden int64 column that sources add where no arrival column is named: file number << 40 | row in file."""
+"""Hidden int64 column that sources add, a row's place within its input: file number << 40 | row in file."""
 
 LATE_SCHEMA: Final = pa.schema(
     [
@@ -243,6 +243,7 @@ class JoinPlan:
             self.metadata,
             key_frequencies(self.frequencies, self.condition, self.member_schemas),
             rows_of(self.config, self.members),
+            arrival_nanos(None if self.arrives_by_time else self.arrival_columns, self.schemas),
         )
 
     @cached_property
@@ -311,7 +312,7 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
         join=make_strategy("join", config.join),
         shedding=make_strategy("shedding", config.shedding),
     )
-    check_queue(plan.queue, arrival, schemas, unit)
+    check_queue(plan.queue, arrival)
     if config.window is None and plan.join.needs_window:
         raise ConfigError(f"is missing; strategy {plan.join.name!r} cannot do without, add it", "window")
     if config.window is not None and not plan.join.takes_window:

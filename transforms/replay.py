@@ -7,29 +7,24 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slackwater.plugins.contract import Int64s
+from slackwater.transforms.arrival import in_order, numbers_of
 from slackwater.transforms.copies import with_copies
 from slackwater.transforms.encode import int64s
 from slackwater.transforms.intake import Chunk
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
-from slackwater.transforms.times import LIMIT, event_times
 
 
 def arrival_numbers(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
-    """Return the arrival number of each row: the named column, else the hidden one.
+    """Return a number for each row that follows from itself and the batch: the named column, else the hidden one.
 
-    A row without an arrival number is taken to have come right after the row before it. Where inputs are merged
-    by event time, that is the number; a row without one comes first.
+    Batches of a live input are taken in this order, and rows are scattered over shards by it. Of a bounded input,
+    ``transforms.arrival`` says which rows come first.
     """
-    if plan.arrives_by_time:
-        ticks, known = event_times(batch.column(plan.time_columns[which]), plan.unit)
-        return np.where(known, ticks, -LIMIT)
-    column = batch.column(ARRIVAL if plan.arrival_columns is None else plan.arrival_columns[which])
-    if column.null_count:
-        column = pc.fill_null(pc.fill_null_forward(column), 0)
-    return int64s(column.cast(pa.int64(), safe=False))
+    if plan.arrival_columns is None:
+        return int64s(batch.column(ARRIVAL))
+    return numbers_of(plan, which, batch).values
 
 
 def without_arrival(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -41,7 +36,7 @@ def in_arrival_order(batches: Sequence[pa.RecordBatch], arrivals: Sequence[Int64
     """Merge one batch per input into a chunk; equal arrival numbers go in input order, then in row order."""
     sorted_batches, sorted_arrivals = [], []
     for batch, arrival in zip(batches, arrivals, strict=True):
-        if arrival.size and (np.diff(arrival) < 0).any():
+        if not in_order(arrival):
             order = np.argsort(arrival, kind="stable")
             batch, arrival = batch.take(pa.array(order)), arrival[order]
         sorted_batches.append(without_arrival(batch))

@@ -51,3 +51,45 @@ def finest_unit(config: OperatorConfig, schemas: Mapping[str, pa.Schema], column
             "time",
         )
     return min(units, key=lambda u: NANOS[u], default=config.time_unit)
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Whether a column has text."""
+    return is_read_from_text(type_) and not pa.types.is_null(type_)
+
+
+def arrival_unit(columns: Sequence[str], schemas: Mapping[str, pa.Schema]) -> str | None:
+    """Return the unit in which arrivals are compared if they are times, None if they are integers.
+
+    Raises:
+        ConfigError: A column is neither, or they cannot be compared with each other.
+    """
+    found: dict[bool, str] = {}
+    units: list[str] = []
+    for (name, schema), column in zip(schemas.items(), columns, strict=True):
+        type_ = value_type(schema.field(column).type)
+        if pa.types.is_null(type_):
+            continue
+        timed = is_text(type_) or pa.types.is_timestamp(type_) or pa.types.is_date(type_)
+        if not timed and not pa.types.is_integer(type_):
+            raise ConfigError(
+                f"column {column!r} of input {name!r} must be an integer, a timestamp, a date or text, "
+                f"got {type_}",
+                "arrival",
+            )
+        found.setdefault(timed, f"column {column!r} of input {name!r}, {type_}")
+        units += ["ns" if is_text(type_) else getattr(type_, "unit", "ms")] if timed else []
+    if len(found) > 1:
+        raise ConfigError(
+            f"{found[False]}, cannot be compared with {found[True]}; store both the same way, or name columns "
+            "that agree",
+            "arrival",
+        )
+    # Dates of 32 bits count days, and those of 64 bits milliseconds.
+    return min(("ms" if u == "day" else u for u in units), key=lambda u: NANOS[u], default=None)
+
+
+def arrival_nanos(columns: Sequence[str] | None, schemas: Mapping[str, pa.Schema]) -> int | None:
+    """Return the nanoseconds of a number of arrival; None if arrivals are integers, or there is no column."""
+    unit = None if columns is None else arrival_unit(columns, schemas)
+    return None if unit is None else NANOS[unit]

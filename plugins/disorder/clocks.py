@@ -17,7 +17,7 @@ class ClockedStrategy(DisorderStrategy):
     clock: Literal["arrival", "wall"] = "arrival"
     """where times of arrival come from: the arrival column, or the wall clock, which differs in every run"""
     arrival_unit: Literal["s", "ms", "us", "ns"] | None = None
-    """unit of the arrival column; default: the unit of the event times"""
+    """unit of an arrival column of integers; default: the unit of the event times"""
 
     @property
     def reads_clock(self) -> bool:
@@ -26,6 +26,7 @@ class ClockedStrategy(DisorderStrategy):
     def system_clock(self, setting: Setting) -> "SystemClock":
         """Return what tells the time of arrival in ticks."""
         unit = setting.nanos_per_tick if self.arrival_unit is None else _NANOS[self.arrival_unit]
+        unit = setting.arrival_nanos or unit
         return SystemClock(None if self.clock == "wall" else unit, setting.nanos_per_tick)
 
 

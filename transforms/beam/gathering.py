@@ -20,8 +20,7 @@ class GatherRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
     """Gathers the rows of a bundle into batches and splits these by shard.
 
     It asks Beam for neither window nor time, which would cost more than all else that is done for a row here.
-    Rows are numbered in the order in which the worker sees them; where that is not the order of arrival, the join
-    needs an arrival column.
+    Rows come in any order: without an arrival column, they are taken in order of event time.
     """
 
     def __init__(self, plan: JoinPlan, which: int, reader: RowReader) -> None:

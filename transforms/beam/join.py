@@ -35,12 +35,12 @@ Piece = tuple[int, tuple[int, pa.RecordBatch]]
 class BatchRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
     """Gathers the rows of a bundle into batches and splits these by shard.
 
-    Rows are numbered in the order in which the worker sees them; where that order is not the order of
-    arrival, the join needs an arrival column.
+    Rows of a live input are taken in the order in which the worker sees them, or in that of the arrival column.
+    Those of a bounded one come in any order: without such a column, they are taken in order of event time.
     """
 
-    def __init__(self, plan: JoinPlan, which: int, reader: RowReader) -> None:
-        self._plan, self._which, self._reader = plan, which, reader
+    def __init__(self, plan: JoinPlan, which: int, reader: RowReader, live: bool) -> None:
+        self._plan, self._which, self._reader, self._live = plan, which, reader, live
         self._place = 0
         self._rows: dict[Any, tuple[Any, list[Any]]] = {}
 
@@ -64,23 +64,23 @@ class BatchRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
 
     def _batch(self, rows: Sequence[Any]) -> Iterator[Piece]:
         batch = self._reader.read(rows)
-        for shard, part in pieces(self._plan, self._which, batch, self._place):
+        for shard, part in pieces(self._plan, self._which, batch, self._place, self._live):
             yield shard, (self._which, part)
         self._place += len(rows)
 
 
 class SplitBatches(beam.DoFn):  # type: ignore[misc, unused-ignore]
-    """Splits batches by shard; batches that carry no place within the input follow each other."""
+    """Splits batches by shard. Those of a bounded input that carry no place within it come in any order."""
 
-    def __init__(self, plan: JoinPlan, which: int) -> None:
-        self._plan, self._which = plan, which
+    def __init__(self, plan: JoinPlan, which: int, live: bool) -> None:
+        self._plan, self._which, self._live = plan, which, live
         self._place = 0
 
     def process(self, element: pa.RecordBatch) -> Iterator[Piece]:
         schema = self._plan.schemas[self._plan.inputs[self._which]]
         hidden = [name for name in HIDDEN if name in element.schema.names]
         batch = element.select([*schema.names, *hidden])
-        for shard, part in pieces(self._plan, self._which, batch, self._place):
+        for shard, part in pieces(self._plan, self._which, batch, self._place, self._live):
             yield shard, (self._which, part)
         self._place += element.num_rows
 
@@ -149,8 +149,13 @@ def join_batches(
     steps: list[Any] = []
     for which, name in enumerate(plan.inputs):
         reader = (readers or {}).get(name)
-        gather = GatherRows if not live and GatherRows.suits(inputs[name]) else BatchRows
-        split = SplitBatches(plan, which) if reader is None else gather(plan, which, reader)
+        split: beam.DoFn
+        if reader is None:
+            split = SplitBatches(plan, which, live)
+        elif not live and GatherRows.suits(inputs[name]):
+            split = GatherRows(plan, which, reader)
+        else:
+            split = BatchRows(plan, which, reader, live)
         step = beam.ParDo(split).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
         steps.append(inputs[name] | f"Batch {name}" >> step)
     if len(steps) == 1 and not live:

@@ -33,8 +33,8 @@ class Punctuate(OperatorTransform):
         ordered: Column whose values never fall in order of event time, or a list; all below one that has come are
             over. With desc after it, values never rise.
         progress: Say how far event time has come, once per so much of it at most, such as 10s.
-        arrival: Integer column with the order of arrival; default is the order in which the runner delivers
-            the rows, which only in-process runners keep.
+        arrival: Column with the order of arrival, integers or times; default is the order of event time of a
+            bounded input, in which nothing is late, and of an unbounded one that in which the runner delivers.
         time_unit: Unit of integer event times: s, ms, us or ns.
         disorder: Disorder strategy and its options, such as {strategy: fixed, slack: 2s}.
         guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late. Or none.

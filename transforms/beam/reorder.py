@@ -22,8 +22,8 @@ class Reorder(OperatorTransform):
 
     Args:
         time: Event-time column; integer, timestamp or date.
-        arrival: Integer column with the order of arrival; default is the order in which the runner delivers
-            the rows, which only in-process runners keep.
+        arrival: Column with the order of arrival, integers or times; default is the order of event time of a
+            bounded input, in which nothing is late, and of an unbounded one that in which the runner delivers.
         time_unit: Unit of integer event times: s, ms, us or ns.
         disorder: Disorder strategy and its options, such as {strategy: fixed, slack: 2s}.
         guard: Limits on event times, {past: duration, future: duration}; rows beyond them are late. Or none.

@@ -31,8 +31,8 @@ class Shed(OperatorTransform):
         shedding: Shedding strategy, which says what a row is worth, and its options but for memory and queue:
             {strategy: random}, {strategy: prob, weight: price}, or {strategy: prob} where there are partners.
         where: Condition in SQL that a row and its partners meet, such as rows.id = partners.id.
-        arrival: Column with the order and the time of arrival, or {input: column}; default is the order in which
-            the runner delivers the rows, which only in-process runners keep.
+        arrival: Column with the order and the time of arrival, or {input: column}; default is the order of event
+            time of bounded inputs, and of unbounded ones that in which the runner delivers the rows.
         arrival_unit: Unit of an arrival column of integers; default is the unit of the event times.
         time_unit: Unit of integer event times: s, ms, us or ns.
         idle_timeout: In live runs, how long inputs may be silent before all rows that wait pass; default is for

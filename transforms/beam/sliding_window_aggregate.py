@@ -30,8 +30,8 @@ class SlidingWindowAggregate(OperatorTransform):
         slide: Time from one extent to the next; default is the range.
         group_by: Columns to group by; none makes one group of all rows.
         having: SQL condition on the group columns and the aggregates; groups that fail it are left out.
-        arrival: Integer column with the order of arrival; default is the order in which the runner delivers
-            the rows, which only in-process runners keep.
+        arrival: Column with the order of arrival, integers or times; default is the order of event time of a
+            bounded input, in which nothing is late, and of an unbounded one that in which the runner delivers.
         time_unit: Unit of integer event times: s, ms, us or ns.
         disorder: Disorder strategy and its options, such as {strategy: drop_ratio, drop_ratio: 0.01}.
         shards: Parts that the groups are split into, worked on in parallel.

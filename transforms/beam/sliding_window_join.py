@@ -28,9 +28,9 @@ class SlidingWindowJoin(OperatorTransform):
         time: Event-time column, one name for all inputs or {input: column}; integer, timestamp or date.
         window: How far back a row may be to be joined, such as 5s, or {input: duration}; some joins have none.
         where: Join condition in SQL, such as orders.id = clicks.order_id; none joins all within the windows.
-        arrival: Integer column with the order of arrival over all inputs, or {input: column}; default is the
-            order in which the runner delivers the rows, which only in-process runners keep. Of unbounded inputs
-            it orders the rows that come together.
+        arrival: Column with the order of arrival over all inputs, or {input: column}, integers or times; default
+            is the order of event time of bounded inputs, in which nothing is late, and of unbounded ones that in
+            which the runner delivers the rows. Of unbounded inputs it orders the rows that come together.
         time_unit: Unit of integer event times: s, ms, us or ns.
         disorder: Disorder strategy and its options, such as {recall: 0.99} or {strategy: fixed, slack: 2s}.
         join: Join strategy and its options.

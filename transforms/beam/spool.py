@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -39,14 +40,19 @@ class Spool:
         for file in sorted(Path(self.folder(node)).glob("*.batch")):
             yield coder.decode(file.read_bytes())
 
-    def account(self, node: str, inputs: tuple[str, ...]) -> tuple[Accounting, list[str]]:
-        """Return the account of a join over all its shards, and the warnings, each once."""
-        total, warnings = Accounting(inputs), []
+    def counted(self, node: str) -> int:
+        """Return the sum of what steps of a node have counted."""
+        return sum(int(file.read_bytes()) for file in Path(self.folder(node)).glob("*.count"))
+
+    def account(self, node: str, inputs: tuple[str, ...]) -> tuple[Accounting, list[str], Counter[str]]:
+        """Return a join's account over all shards, the warnings, each once, and how many rows each output has."""
+        total, warnings, given = Accounting(inputs), [], Counter[str]()
         for file in sorted(Path(self.folder(node)).glob("*.account")):
             account = Account.loads(file.read_bytes(), inputs)
             total += account.accounting
             warnings += account.warnings
-        return total, list(dict.fromkeys(warnings))
+            given.update(account.given)
+        return total, list(dict.fromkeys(warnings)), given
 
 
 class SpoolBatches(beam.DoFn):  # type: ignore[misc, unused-ignore]
@@ -70,6 +76,11 @@ class SpoolAccounts(beam.DoFn):  # type: ignore[misc, unused-ignore]
     def process(self, element: bytes) -> None:
         shard = snapshot.loads(element)["shard"]
         _leave(Path(self._folder, f"{shard:06d}.account"), element)
+
+
+def leave_count(folder: str, number: int, rows: int) -> None:
+    """Leave how many rows of a node's ``number``-th part there were."""
+    _leave(Path(folder, f"{number:020d}.count"), str(rows).encode())
 
 
 def _leave(file: Path, content: bytes) -> None:

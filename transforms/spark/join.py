@@ -119,8 +119,9 @@ def sliding_window_join(
     end. Needs the RocksDB state store (``spark.sql.streaming.stateStore.providerClass``); the number of shuffle
     partitions at the time of the call should be that of the query.
 
-    Batch: everything is one finite input, and everything held is released at its end. A shard's rows must fit
-    into a worker's memory.
+    Batch: everything is one finite input, and everything held is released at its end. Rows of a DataFrame have no
+    order: without an ``arrival`` column they are taken in order of event time, so that none is late. A shard's
+    rows must fit into a worker's memory.
 
     Args:
         streams: the inputs by name, all streaming or all batch; the names are used in the settings.

@@ -47,12 +47,25 @@ CALL: Final = -3
 """As ``input``: nothing but the word that there is a micro-batch, so that one with rows makes every shard."""
 SAMPLE: Final = -4
 """As ``input``, less the number of an input: rows of it that every shard gets to learn from."""
+NOTE: Final = -64
+"""As ``input``, less the number of an input: what a task says of a batch of it, to every shard (``Note``)."""
 ROLL: Final = -1
 """As ``shard``: no shard, but the note of what all of them were made with."""
-ENDED: Final = (1 << 63) - 1
-"""Mark of an input that has ended."""
+UNKNOWN: Final = (1 << 63) - 1
+"""Mark of an input that goes on, with rows that have the largest number of arrival so far, or one this large."""
 BLOB_ROWS: Final = 1 << 16
 _LEVEL: Final = b"level"
+
+
+class Note(NamedTuple):
+    """What a task that reads a bounded input says of a batch."""
+
+    rows: int
+    """Rows that it has read."""
+    left: int
+    """Of these, how many are on their way to the shards: what Filter has left."""
+    reached: int
+    """The largest number of arrival among them, as far as they tell; NEVER if there are none."""
 
 
 class Packed(NamedTuple):
@@ -68,29 +81,51 @@ def from_blob(blob: bytes | pa.Buffer) -> pa.RecordBatch:
     return ipc.from_bytes(blob)[0]
 
 
-def pack(plan: JoinPlan, which: int, batch: pa.RecordBatch, keys: Sequence[int], place: int) -> pa.RecordBatch:
+def pack(
+    plan: JoinPlan,
+    which: int,
+    batch: pa.RecordBatch,
+    keys: Sequence[int],
+    place: int,
+    numbers: Int64s | None = None,
+) -> pa.RecordBatch:
     """Return the rows of one input as packed rows, one for each shard that occurs.
 
     Args:
         plan: the join.
         which: the input.
-        batch: its rows, with the hidden arrival column unless the join names one.
+        batch: its rows, with the hidden column that has their places.
         keys: the value of Spark's column ``shard`` for each shard.
         place: where the batch stands among those of its input.
+        numbers: numbers of arrival of the rows; by default the arrival column, else their places.
     """
-    arrival = pa.array(arrival_numbers(plan, which, batch))
+    numbers = arrival_numbers(plan, which, batch) if numbers is None else numbers
     names = plan.schemas[plan.inputs[which]].names
-    rows = with_columns(batch, names).append_column(ARRIVAL, arrival)
-    parts = split_by_shard(plan, which, rows)
-    return _packed(
-        [keys[part.shard] for part in parts], which, place, [ipc.to_bytes(part.rows) for part in parts]
-    )
+    blobs, shards = [], []
+    for shard, at, rows in split_by_shard(plan, which, with_columns(batch, [*names, ARRIVAL])):
+        column = rows.schema.get_field_index(ARRIVAL)
+        blobs.append(ipc.to_bytes(rows.set_column(column, ARRIVAL, pa.array(numbers[at]))))
+        shards.append(keys[shard])
+    return _packed(shards, which, place, blobs)
 
 
-def pack_marks(marks: Sequence[int], keys: Sequence[int]) -> pa.RecordBatch:
-    """Return a row of marks for every shard: the smallest arrival that each input may still bring."""
-    blob = np.asarray(marks, "<i8").tobytes()
-    return _packed(list(keys), MARKS, 0, [blob] * len(keys))
+def pack_note(which: int, note: Note, keys: Sequence[int], place: int) -> pa.RecordBatch:
+    """Return a note for every shard; ``place`` as in ``pack``."""
+    return _packed(list(keys), NOTE - which, place, [np.asarray(note, "<i8").tobytes()] * len(keys))
+
+
+def read_note(blob: bytes) -> Note:
+    """Return the note that ``pack_note`` was given."""
+    return Note(*np.frombuffer(blob, "<i8").tolist())
+
+
+def pack_marks(marks: Sequence[int | None], keys: Sequence[int]) -> pa.RecordBatch:
+    """Return a row of marks for every shard: the smallest arrival that each input may still bring.
+
+    None is the mark of an input that has ended.
+    """
+    pairs = [(0, 1) if mark is None else (mark, 0) for mark in marks]
+    return _packed(list(keys), MARKS, 0, [np.asarray(pairs, "<i8").tobytes()] * len(keys))
 
 
 def pack_call(keys: Sequence[int]) -> pa.RecordBatch:
@@ -98,9 +133,10 @@ def pack_call(keys: Sequence[int]) -> pa.RecordBatch:
     return _packed([ROLL, *keys], CALL, 0, [b""] * (len(keys) + 1))
 
 
-def read_marks(blob: bytes) -> Int64s:
+def read_marks(blob: bytes) -> list[int | None]:
     """Return the marks that ``pack_marks`` was given."""
-    return np.frombuffer(blob, "<i8").astype(np.int64)
+    pairs = np.frombuffer(blob, "<i8").reshape(-1, 2).tolist()
+    return [None if ended else mark for mark, ended in pairs]
 
 
 def pack_beat(member: int, progress: int, keys: Sequence[int]) -> pa.RecordBatch:

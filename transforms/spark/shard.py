@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from slackwater.plugins.clock import clock_at
 from slackwater.plugins.contract import NEVER, Int64s, Snapshot
 from slackwater.transforms import ipc
 from slackwater.transforms import snapshot as snapshots
+from slackwater.transforms.arrival import Numbers, Reached, followers
 from slackwater.transforms.encode import int64s
 from slackwater.transforms.faults import naming_rows
 from slackwater.transforms.operator import Chunk, Outputs
@@ -23,13 +24,15 @@ from slackwater.transforms.sampling import Sample
 from slackwater.transforms.scouting import LedOperator, Scout, scout_plan
 from slackwater.transforms.spark.packing import (
     BEAT,
-    ENDED,
     MARKS,
+    NOTE,
     SAMPLE,
+    Note,
     Packed,
     from_blob,
     read_beat,
     read_marks,
+    read_note,
     read_sample,
 )
 
@@ -93,12 +96,18 @@ class Shard:
         self._waiting: list[pa.RecordBatch | None] = [None] * len(plan.inputs)
         self._numbered = int(snapshot["numbered"]) if snapshot else 0
         self._taken = int(snapshot["taken"]) if snapshot else 0
+        self._reached: list[int] = list((snapshot or {}).get("reached", [NEVER] * len(plan.inputs)))
+        """The largest number of arrival that each bounded input has come to, over all shards."""
+        self.read = np.array((snapshot or {}).get("read", [[0, 0]] * len(plan.inputs)), np.int64)
+        """Of each bounded input, rows that tasks have read for all shards, and those that Filter left of them."""
         self._heard: list[int] = list(snapshot["heard"]) if snapshot else []
         """When each member last brought rows, in nanoseconds; from the first micro-batch on."""
         self._silent: set[int] = set(snapshot["silent"]) if snapshot else set()
         if snapshot:
             self._waiting = [from_blob(blob) if blob else None for blob in snapshot["waiting"]]
         self.accounting = self._operator.accounting
+        self._given = np.array((snapshot or {}).get("given", self.accounting.received))
+        """Rows of each input that the operator was given, but for copies."""
         self.ended = False
 
     def take(self, given: Given, last: bool = False) -> Iterator[Outputs]:
@@ -110,7 +119,7 @@ class Shard:
         """
         started = time.perf_counter()
         batches, marks = self._gather(given.rows)
-        last = last or (marks is not None and bool((marks == ENDED).all()))
+        last = last or (marks is not None and all(mark is None for mark in marks))
         live = marks is None and not last
         progress = _progress(given.rows, len(self.plan.members))
         speak = {self.plan.counts_as[i] for i, batch in enumerate(batches) if batch.num_rows}
@@ -134,6 +143,7 @@ class Shard:
         chunk = in_arrival_order(batches, arrivals)._replace(bounded=not live)
         if live:
             chunk = chunk._replace(came=self._since_last(chunk.input.size, given.nanos // 1000))
+        self._given += np.bincount(chunk.at_home, minlength=self._given.size)
         for step in _steps(chunk):
             with clock_at(given.nanos), naming_rows(self.plan, self._number, step):
                 outputs = self._operator.push(step)
@@ -154,6 +164,7 @@ class Shard:
         if last:
             with naming_rows(self.plan, self._number):
                 yield from self._operator.finishing()
+                self.accounting.settle(self._given)
             self.ended = True
 
     @property
@@ -193,6 +204,9 @@ class Shard:
             "waiting": [b"" if batch is None else ipc.to_bytes(batch) for batch in self._waiting],
             "numbered": self._numbered,
             "taken": self._taken,
+            "reached": self._reached,
+            "read": self.read.copy(),
+            "given": self._given.copy(),
             "heard": self._heard,
             "silent": sorted(self._silent),
         }
@@ -228,18 +242,26 @@ class Shard:
         before, self._taken = self._taken or now, now
         return before + (now - before) * np.arange(1, n + 1) // max(1, n)
 
-    def _gather(self, rows: Iterable[Packed]) -> tuple[list[pa.RecordBatch], Any]:
+    def _gather(self, rows: Iterable[Packed]) -> tuple[list[pa.RecordBatch], list[int | None] | None]:
         """Return one batch per input, what waited first, and the marks if there are any."""
         marks = None
         blobs: list[list[tuple[int, bytes]]] = [[] for _ in self.plan.inputs]
+        notes: list[list[tuple[int, Note]]] = [[] for _ in self.plan.inputs]
         for which, place, blob in rows:
             if which == MARKS:
                 marks = read_marks(blob)
             elif which >= 0:
                 blobs[which].append((place, blob))
+            elif which <= NOTE:
+                notes[NOTE - which].append((place, read_note(blob)))
         batches = []
         for i, name in enumerate(self.plan.inputs):
-            parts = [from_blob(blob) for _, blob in sorted(blobs[i], key=lambda pair: pair[0])]
+            reached = Reached([(place, note.reached) for place, note in notes[i]], self._reached[i])
+            self._reached[i] = reached.last
+            for _, note in notes[i]:
+                self.read[i] += note.rows, note.left
+            ordered = sorted(blobs[i], key=lambda pair: pair[0])
+            parts = [self._after(i, from_blob(blob), reached.before(place)) for place, blob in ordered]
             waited = self._waiting[i]
             if waited is not None:
                 parts.insert(0, waited)
@@ -247,11 +269,24 @@ class Shard:
                 schema = self.plan.schemas[name].append(pa.field(ARRIVAL, pa.int64()))
                 parts = [pa.RecordBatch.from_pylist([], schema=schema)]
             batches.append(parts[0] if len(parts) == 1 else pa.concat_batches(parts))
+        if marks is not None:
+            # Rows that do not say when they come have the number that their input has reached.
+            pairs = zip(marks, self._reached, strict=True)
+            marks = [None if mark is None else min(mark, reached) for mark, reached in pairs]
         return batches, marks
 
-    def _hold(self, batches: list[pa.RecordBatch], marks: Any) -> list[pa.RecordBatch]:
+    def _after(self, which: int, batch: pa.RecordBatch, reached: int) -> pa.RecordBatch:
+        """Return rows with their numbers of arrival, given what those before them have reached."""
+        follows = None if reached == NEVER else followers(self.plan, which, batch)
+        if follows is None:
+            return batch
+        column = batch.schema.get_field_index(ARRIVAL)
+        numbers = Numbers(int64s(batch.column(column)), follows).after(reached)
+        return batch.set_column(column, ARRIVAL, pa.array(numbers))
+
+    def _hold(self, batches: list[pa.RecordBatch], marks: Sequence[int | None]) -> list[pa.RecordBatch]:
         """Return the rows that come before all that is outstanding; keep the others."""
-        first, behind = min((int(mark), i) for i, mark in enumerate(marks))
+        first, behind = min((mark, i) for i, mark in enumerate(marks) if mark is not None)
         ready = []
         for i, batch in enumerate(batches):
             arrival = int64s(batch.column(ARRIVAL))
@@ -278,7 +313,7 @@ def _samples(rows: Iterable[Packed], members: int) -> list[list[Sample]]:
     """Return the samples of each member, in order."""
     found: list[list[Packed]] = [[] for _ in range(members)]
     for row in rows:
-        if row.input <= SAMPLE:
+        if NOTE < row.input <= SAMPLE:
             found[SAMPLE - row.input].append(row)
     return [[read_sample(row.blob) for row in sorted(of, key=lambda row: row.place)] for of in found]
 

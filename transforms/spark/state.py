@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from slackwater.plugins.contract import Snapshot
+from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.transforms import snapshot as snapshots
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.journal import LEAST_LOG, Journal, Opened, Shards
@@ -222,6 +222,7 @@ def account_of(shard: Shard, before: Accounting, cost: StateBytes | None = None)
         "account": shard.accounting.snapshot(),
         "warnings": shard.warnings,
         "state": list(cost),
+        "read": shard.read.copy(),
     }
     return Output(ACCOUNT, snapshots.dumps(content), counts_of(shard, before, cost))
 
@@ -234,10 +235,12 @@ class Account(NamedTuple):
     warnings: list[str]
     state: StateBytes
     """Of the last micro-batch."""
+    read: Int64s
+    """Of each bounded input, rows read for all shards, and those left of them: ``Shard.read``."""
 
 
 def read_account(plan: JoinPlan, blob: bytes) -> Account:
     """Return what ``account_of`` was given."""
     content = snapshots.loads(blob)
     accounting = Accounting(plan.inputs, content["account"])
-    return Account(accounting, content["warnings"], StateBytes(*content["state"]))
+    return Account(accounting, content["warnings"], StateBytes(*content["state"]), content["read"])

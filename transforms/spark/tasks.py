@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from slackwater.plugins.clock import now_nanos
 from slackwater.plugins.contract import NEVER
 from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.arrival import times_of
 from slackwater.transforms.intake import PartProgress
 from slackwater.transforms.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.scouting import sampler
@@ -65,7 +66,10 @@ def packer(
             rows += batch.num_rows
             arrival = pa.array(place + np.arange(batch.num_rows, dtype=np.int64))
             numbered = batch.append_column(ARRIVAL, arrival)
-            yield pack(plan, which, numbered, keys, place)
+            # Rows of a batch DataFrame have no order, and event times stand in for them.
+            by_time = not says.calls and plan.arrival_columns is None
+            numbers = times_of(plan, which, batch) if by_time else None
+            yield pack(plan, which, numbered, keys, place, numbers)
             if says.beats:
                 progress.follow(batch)
             if chooser is not None:
