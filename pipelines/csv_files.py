@@ -21,6 +21,7 @@ from slackwater.pipelines.graph import Read
 from slackwater.pipelines.source_files import open_file
 from slackwater.pipelines.text_values import converted, inferred, word
 from slackwater.transforms.bad_rows import bad_row, with_bad
+from slackwater.transforms.errors import SlackwaterError
 
 _BLOCK_BYTES: Final = 1 << 22
 _FIRST_ROW: Final = 2
@@ -83,6 +84,9 @@ def csv_schema(config: Read, file: str) -> pa.Schema:
     """Return the columns of a file: types as the template says, else as its first block shows."""
     with _open(config, file, {}) as reader:
         guesses = reader.schema
+    twice = next((name for name in guesses.names if guesses.names.count(name) > 1), None)
+    if twice is not None:
+        raise SlackwaterError(f"{file!r} has several columns called {twice!r}; rename one")
     with _open(config, file, dict.fromkeys(guesses.names, pa.binary())) as reader:
         head = next(iter(reader), None)
     fields = []

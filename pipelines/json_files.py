@@ -13,13 +13,16 @@ import pyarrow.json as pa_json
 
 from slackwater.pipelines.graph import Read
 from slackwater.pipelines.source_files import open_file
-from slackwater.pipelines.text_values import converted, is_exact, word
+from slackwater.pipelines.text_values import converted, is_exact, significant, word
 from slackwater.transforms.bad_rows import bad_row, with_bad
 
 _BLOCK_BYTES: Final = 1 << 22
 _BOM: Final = b"\xef\xbb\xbf"
 _LONG_INTEGER: Final = re.compile(rb"[:\[,\s]-?[0-9]{16,}\s*[,}\]]")
 """An integer that a double may not hold."""
+_LONG_DECIMAL: Final = re.compile(rb"[1-9][0-9]*\.[0-9]{17,}|[:\[,\s]-?0\.0*[1-9][0-9]{17,}")
+"""A decimal with more digits than a double has."""
+_DIGITS: Final = 17
 AS_WRITTEN: Final = b"as written"
 """Metadata of a field whose numbers are kept as text, since some have more digits than any number type."""
 
@@ -103,7 +106,7 @@ def _quick(lines: list[bytes], schema: pa.Schema | None) -> pa.Table | None:
         return None
     if table.num_rows != len(lines) and table.num_rows != sum(1 for line in lines if line.strip()):
         return None
-    if any(map(_has_doubles, table.schema.types)) and _LONG_INTEGER.search(data):
+    if any(map(_has_doubles, table.schema.types)) and (_LONG_INTEGER.search(data) or _LONG_DECIMAL.search(data)):
         return None
     return table if schema is None else table.select(schema.names).cast(schema)
 
@@ -254,7 +257,8 @@ def _converted(value: Any, field: pa.Field, declared: bool) -> tuple[Any, bool]:
         whole = re.fullmatch(r"-?[0-9]+", value) is not None
         if pa.types.is_floating(type_):
             number = float(value)
-            return (number, True) if not whole or is_whole(value, number) else (None, False)
+            fits = is_whole(value, number) if whole else declared or significant(value) <= _DIGITS
+            return (number, True) if fits else (None, False)
         if pa.types.is_integer(type_) and whole and -(1 << 63) <= int(value) < 1 << 63:
             return int(value), True
         return None, False

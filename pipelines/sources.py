@@ -23,7 +23,7 @@ from slackwater.transforms.errors import SlackwaterError
 BATCH_ROWS: Final = 1 << 17
 FILE_SHIFT: Final = 40
 """Arrival number of a row: its file's number shifted by this, plus its place in the file."""
-_FAULTS: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OSError)
+_FAULTS: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError, OSError)
 
 
 def source_schema(config: Read | Create) -> pa.Schema:
@@ -160,6 +160,8 @@ def _json_schema(config: Read, files: list[str]) -> pa.Schema:
 
 
 def _wrong_format(config: Read, file: str, error: Exception) -> SlackwaterError:
+    if isinstance(error, UnicodeError):
+        return SlackwaterError(f"cannot read {file!r}: its names of columns are not UTF-8; save it as UTF-8")
     fault = f"cannot read {file!r} as {config.format}: {_first_line(error)}; check that the file has this format"
     return SlackwaterError(fault)
 

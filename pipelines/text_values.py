@@ -137,8 +137,13 @@ def is_exact(text: str, value: float) -> bool:
     """Whether a double is the number that a text says, to all its digits."""
     if value in (float("inf"), float("-inf")):
         return False
-    mantissa = re.sub(r"[eE].*$|[^0-9]", "", text).strip("0")
+    digits = significant(text)
     try:
-        return len(mantissa) <= 17 and Decimal(f"{value:.{max(1, len(mantissa))}g}") == Decimal(text)
+        return digits <= 17 and Decimal(f"{value:.{max(1, digits)}g}") == Decimal(text)
     except InvalidOperation:
         return False
+
+
+def significant(text: str) -> int:
+    """How many digits of a number count."""
+    return len(re.sub(r"[eE].*$|[^0-9]", "", text).strip("0"))

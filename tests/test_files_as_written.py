@@ -214,6 +214,36 @@ def test_stated_types_of_json(tmp_path):
     assert "line 2: column 'd' is date, and \"5\" is not" in bad[0]["fault"]
 
 
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        ("prix_é,b\n1,2\n".encode("latin1"), "x.csv': its names of columns are not UTF-8; save it as UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16"), "x.csv': its names of columns are not UTF-8; save it as UTF-8"),
+        (b"a,b,a\n1,2,3\n", "x.csv' has several columns called 'a'; rename one"),
+    ],
+)
+def test_headers_that_cannot_be_used_are_refused(tmp_path, data, fault):
+    with pytest.raises(SlackwaterError) as error:
+        csv(tmp_path, data)
+    assert fault in str(error.value)
+
+
+def test_a_json_number_with_more_digits_than_a_double_is_a_bad_record(tmp_path):
+    _, rows, bad = lines(tmp_path, '{"x": 1.0000000000000000001}', '{"x": 0.30000000000000004}', '{"x": 2.50}')
+    assert rows == [{"x": 0.30000000000000004}, {"x": 2.5}]
+    assert [row["raw"] for row in bad] == ['{"x": 1.0000000000000000001}']
+    schema = {"x": pa.string()}
+    _, rows, bad = lines(tmp_path, '{"x": 1.0000000000000000001}', schema=schema)
+    assert rows == [{"x": "1.0000000000000000001"}]
+
+
+def test_gzip_files_of_several_parts_and_marks_of_encoding_are_read(tmp_path):
+    (tmp_path / "a.csv").write_bytes(gzip.compress(b"\xef\xbb\xbfk\n1\n") + gzip.compress(b"2\n"))
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"k": 1}\r\n{"k": 2}')
+    for format, ending in (("csv", "csv"), ("json", "jsonl")):
+        assert rows_of(Read(format, str(tmp_path / f"a.{ending}")))[1] == [{"k": 1}, {"k": 2}]
+
+
 def test_a_file_without_a_json_object_is_refused(tmp_path):
     with pytest.raises(SlackwaterError, match=r"no line of .* is a JSON object; write each row as an object"):
         lines(tmp_path, "[", '{"a": 1},', "]")
