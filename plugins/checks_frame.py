@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Final
 
 import numpy as np
 
 from slackwater.plugins.contract import UNBOUNDED, Setting, Snapshot
+from slackwater.plugins.returned import storable
+from slackwater.transforms.errors import StrategyError
 
 CHECKS: Final[dict[str, list[Callable[[Any], None]]]] = {
     stage: [] for stage in ("any", "disorder", "join", "shedding")
@@ -31,6 +32,8 @@ def checks(stage: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None
                 function(strategy)
             except Exception as error:
                 what = str(error) if isinstance(error, Differs) else f"{type(error).__name__}: {error}"
+                if isinstance(error, StrategyError):
+                    what = str(error).partition(": ")[2].removesuffix("; mend the strategy, or use another")
                 who = f"{strategy.stage} strategy {strategy.name!r}"
                 raise CheckFailed(f"{who} fails {function.__name__}: {what}") from error
 
@@ -54,13 +57,15 @@ def same(got: Any, expected: Any, what: str) -> None:
     """Raise unless two values, or two arrays, are equal; say what differs first."""
     if isinstance(expected, np.ndarray):
         demand(np.shape(got) == expected.shape, f"{what}: {np.size(got)} values instead of {expected.size}")
-        at = np.flatnonzero(np.asarray(got) != expected)
-        detail = f"first at {at[0]}: {np.asarray(got)[at[0]]} instead of {expected[at[0]]}" if at.size else ""
+        flat, wanted = np.asarray(got).ravel(), expected.ravel()
+        at = np.flatnonzero(flat != wanted)
+        detail = f"first at {at[0]}: {flat[at[0]]} instead of {wanted[at[0]]}" if at.size else ""
         demand(not at.size, f"{what} differ in {at.size} of {expected.size} places, {detail}")
     else:
         demand(got == expected, f"{what}: {got!r} instead of {expected!r}")
 
 
+@cache
 def sample_setting(
     m: int = 2, where: str | None = "a.k = b.k", counts_only: bool = False, windowed: bool = True
 ) -> Setting:
@@ -76,30 +81,17 @@ def sample_setting(
     return Setting(names, windows, condition, counts_only, 1_000_000)
 
 
-def has_members(logic: Any, protocol: Any) -> None:
-    """Raise unless a logic object has every member of its protocol."""
-    members = {*protocol.__annotations__, *(name for name in vars(protocol) if not name.startswith("_"))}
-    missing = sorted(name for name in members if not hasattr(logic, name))
-    demand(not missing, f"{type(logic).__name__} lacks {', '.join(missing)}")
-
-
 def stored(snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot as it would come back from storage; refuse what cannot be stored."""
+    """Return a snapshot as it comes back from storage, through bytes; refuse what cannot be stored."""
+    from slackwater.transforms.snapshot import dumps, loads
+
     demand(isinstance(snapshot, Mapping), f"a snapshot must be a mapping, got {type(snapshot).__name__}")
-    _storable(snapshot, "snapshot")
-    return copy.deepcopy(snapshot)
+    storable(snapshot, "")
+    return loads(dumps(snapshot))
 
 
-def _storable(value: Any, path: str) -> None:
-    if isinstance(value, Mapping):
-        for name, part in value.items():
-            demand(isinstance(name, str), f"{path}: the key {name!r} must be text")
-            _storable(part, f"{path}[{name!r}]")
-    elif isinstance(value, list | tuple):
-        for k, part in enumerate(value):
-            _storable(part, f"{path}[{k}]")
-    elif isinstance(value, np.ndarray):
-        demand(value.dtype.kind in "biufSU", f"{path}: an array of {value.dtype} cannot be stored")
-    else:
-        plain = value is None or isinstance(value, bool | int | float | str | bytes | np.generic)
-        demand(plain, f"{path}: {type(value).__name__} cannot be stored; use arrays, numbers, text or bytes")
+def snapshot_bytes(snapshot: Snapshot) -> int:
+    """Return how many bytes a snapshot takes in storage."""
+    from slackwater.transforms.snapshot import dumps
+
+    return len(dumps(snapshot))

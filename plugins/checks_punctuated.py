@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackwater.plugins.checks_frame import checks, demand, has_members, same, stored
-from slackwater.plugins.checks_join import Results, _brute_force, _cut, _Sample, _served, sample_released
+from slackwater.plugins.checks_frame import checks, demand, same, stored
+from slackwater.plugins.checks_samples import Results, Sample, brute_force, cut, sample_released, served
+from slackwater.plugins.checks_watch import Watched
 from slackwater.plugins.contract import Bools, Pattern, Punctuations, Released, Setting
 from slackwater.plugins.contract_joins import PunctuatedJoinLogic
+from slackwater.plugins.guard import missing
 
 
 class _Case(NamedTuple):
-    sample: _Sample
+    sample: Sample
     setting: Setting
     released: Released
     punctuations: Punctuations
@@ -58,7 +60,7 @@ def _known(released: Released, which: int, cell: int) -> Bools:
 
 def _cases(strategy: Any, counts_only: bool = False) -> Iterator[_Case]:
     """The sample joins on k that the strategy serves, if it makes use of punctuations, with these."""
-    for sample, plain in _served(strategy, counts_only):
+    for sample, plain in served(strategy, counts_only):
         members = next((c for c in plain.condition.classes if len(c) == sample.m), None)
         if members is None:
             continue
@@ -71,7 +73,7 @@ def _cases(strategy: Any, counts_only: bool = False) -> Iterator[_Case]:
             yield _Case(sample, setting, released, sample_punctuations(setting, released))
 
 
-def _stepped(logic: Any, case: _Case, start: int, stop: int, chunk: int = 1 << 30) -> _Outcome:
+def _stepped(logic: Watched, case: _Case, start: int, stop: int, chunk: int = 1 << 30) -> _Outcome:
     """Step through tuples and punctuations by chunks; each punctuation comes with the tuple it stands before."""
     out = _Outcome([], [], [])
     n, given = case.released.ts.size, case.punctuations
@@ -79,10 +81,10 @@ def _stepped(logic: Any, case: _Case, start: int, stop: int, chunk: int = 1 << 3
         last = min(first + chunk, stop)
         now = (given.at >= first) & ((given.at < last) | (last == n))
         coming = Punctuations._make(array[now].copy() for array in given)._replace(at=given.at[now] - first)
-        part = _cut(case.released, first, last)
+        part = cut(case.released, first, last)
         out.results.extend(Results() for _ in range(first, last))
         at = 0
-        for run in logic.punctuated_step(part, coming):
+        for run in logic.call("punctuated_step", part, coming):
             same(run.start, at, "start of a run")
             for row, k in zip(run.rows, run.probe, strict=True):
                 out.results[first - start + int(k)][tuple(int(seq) for seq in row)] += 1
@@ -101,7 +103,8 @@ def _stepped(logic: Any, case: _Case, start: int, stop: int, chunk: int = 1 << 3
 def check_punctuated_logic_keeps_to_the_contract(strategy: Any) -> None:
     """A logic with ``punctuated_step`` has all that goes with it."""
     for case in _cases(strategy):
-        has_members(strategy.build(case.setting), PunctuatedJoinLogic)
+        lacking = missing(Watched(strategy, case.setting).logic, PunctuatedJoinLogic)
+        demand(not lacking, f"the logic lacks {', '.join(lacking)}")
 
 
 @checks("join")
@@ -110,13 +113,13 @@ def check_punctuations_change_no_result(strategy: Any) -> None:
     for counts_only in (False, True):
         for case in _cases(strategy, counts_only):
             where = f"where {case.sample.where}, with punctuations"
-            logic = strategy.build(case.setting)
+            logic = Watched(strategy, case.setting)
             got = _stepped(logic, case, 0, case.released.ts.size)
-            expected, windows = _brute_force(case.setting, case.sample, case.released)
-            for k, (rows, _) in enumerate(expected):
+            expected, windows = brute_force(case.setting, case.sample, case.released)
+            for k, (rows, _, _) in enumerate(expected):
                 same(got.results[k], Results() if counts_only else rows, f"{where}, tuple {k}: results")
                 same(got.join_sizes[k], rows.total(), f"{where}, tuple {k}: join size")
-            held = logic.held()
+            held = logic.call("held")
             kept = {(int(i), int(seq)) for i, seq in zip(held.input, held.seq, strict=True)}
             same(sorted(kept - windows), [], f"{where}: tuples held that no window holds")
 
@@ -126,11 +129,11 @@ def check_finished_values_are_in_no_later_result(strategy: Any) -> None:
     """What is passed on as finished is true: of tuples that come after it, and of times after its own."""
     for case in _cases(strategy):
         released = case.released
-        expected, _ = _brute_force(case.setting, case.sample, released)
-        got = _stepped(strategy.build(case.setting), case, 0, released.ts.size)
+        expected, _ = brute_force(case.setting, case.sample, released)
+        got = _stepped(Watched(strategy, case.setting), case, 0, released.ts.size)
         for at, ts, classes, values in got.finished:
             members = [case.setting.condition.classes[c] for c in classes]
-            for k, (rows, _) in enumerate(expected):
+            for k, (rows, _, _) in enumerate(expected):
                 own = [released.cells[k, m[int(released.input[k])]] for m in members]
                 later = k >= at or released.ts[k] > ts
                 what = f"{values} was finished after {at} tuples, at {ts}, but is in a result of tuple {k}"
@@ -141,8 +144,8 @@ def check_finished_values_are_in_no_later_result(strategy: Any) -> None:
 def check_tuples_that_contradict_are_told(strategy: Any) -> None:
     """A logic that ``judges`` tells of tuples whose value their input has punctuated, and does not join them."""
     for case in _cases(strategy):
-        logic = strategy.build(case.setting)
-        if not hasattr(logic, "judges"):
+        logic = Watched(strategy, case.setting)
+        if not logic.has("judges"):
             continue
         released, given = case.released, case.punctuations
         _stepped(logic, case, 0, released.ts.size)
@@ -151,14 +154,14 @@ def check_tuples_that_contradict_are_told(strategy: Any) -> None:
             which, (cell,), _ = case.setting.patterns[number]
             last = np.flatnonzero(_known(released, which, cell) & (released.cells[:, cell] == value))[-1:]
             again = released._replace(ts=np.full_like(released.ts, released.ts.max()), late=released.late & False)
-            before = logic.live()
-            runs = list(logic.punctuated_step(Released._make(array[last] for array in again), none))
+            before = logic.call("live")
+            runs = logic.call("punctuated_step", Released._make(array[last] for array in again), none)
             told = [run.contradicts is not None and bool(run.contradicts.any()) for run in runs]
             where = f"where {case.sample.where}: a tuple that contradicts"
-            same(any(told), bool(logic.judges[number]), f"{where}: is told")
+            same(any(told), bool(logic.logic.judges[number]), f"{where}: is told")
             if any(told):
                 same(sum(int(run.join_size.sum()) for run in runs), 0, f"{where}: results")
-                same(logic.live(), before, f"{where}: tuples held with it")
+                same(logic.call("live"), before, f"{where}: tuples held with it")
 
 
 @checks("join")
@@ -166,10 +169,10 @@ def check_chunking_does_not_change_what_punctuations_do(strategy: Any) -> None:
     """Where the operator cuts its chunks shows neither in results nor in finished values."""
     for case in _cases(strategy):
         n = case.released.ts.size
-        logic = strategy.build(case.setting)
-        whole, reorders = _stepped(logic, case, 0, n), getattr(logic, "reorders", False)
+        logic = Watched(strategy, case.setting)
+        whole, reorders = _stepped(logic, case, 0, n), logic.logic.reorders
         for chunk in (1, 13):
-            got = _stepped(strategy.build(case.setting), case, 0, n, chunk)
+            got = _stepped(Watched(strategy, case.setting), case, 0, n, chunk)
             _same_outcome(got, whole, f"where {case.sample.where}, with punctuations, by {chunk}", reorders)
 
 
@@ -178,12 +181,12 @@ def check_punctuated_snapshot_resumes_identically(strategy: Any) -> None:
     """A logic built from a snapshot knows the punctuations that came before."""
     for case in _cases(strategy):
         n = case.released.ts.size
-        for cut in (n // 3, n // 2, 3 * n // 4):
-            logic = strategy.build(case.setting)
-            _stepped(logic, case, 0, cut)
-            resumed = strategy.build(case.setting, stored(logic.snapshot()))
+        for stop in (n // 3, n // 2, 3 * n // 4):
+            logic = Watched(strategy, case.setting)
+            _stepped(logic, case, 0, stop)
+            resumed = Watched(strategy, case.setting, stored(logic.snapshot()))
             where = f"where {case.sample.where}, with punctuations, after a restart"
-            _same_outcome(_stepped(resumed, case, cut, n), _stepped(logic, case, cut, n), where)
+            _same_outcome(_stepped(resumed, case, stop, n), _stepped(logic, case, stop, n), where)
 
 
 def _same_outcome(got: _Outcome, expected: _Outcome, where: str, reorders: bool = False) -> None:

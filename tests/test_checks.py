@@ -3,32 +3,13 @@
 from typing import ClassVar
 
 import pytest
-from wrong_strategies import COUNTER, WRONG, Wrong
+from built_in import BUILT_IN
+from wrong_frame import Wrong
+from wrong_strategies import COUNTER, WRONG
 
 from slackwater.plugins import DisorderStrategy, JoinStrategy
 from slackwater.plugins.checks import CHECKS, CheckFailed, check_strategy, checks_for
 from slackwater.plugins.join.mswj import SlidingWindowJoinStrategy
-from slackwater.plugins.manager import manager
-
-NEEDED = {
-    "drop_ratio": {"drop_ratio": 0.05},
-    "external": {"watermark": "w"},
-    "fixed": {"slack": "3ms"},
-    "life": {"memory": 10},
-    "prob": {"memory": 10},
-    "random": {"memory": 10},
-    "result_slack": {"recall": 0.9, "period": "100ms", "interval": "10ms", "granularity": "2ms"},
-    "quality_driven": {
-        "recall": 0.9,
-        "period": "100ms",
-        "interval": "10ms",
-        "granularity": "2ms",
-        "basic_window": "2ms",
-    },
-}
-BUILT_IN = [
-    p.strategy(**NEEDED.get(p.strategy.name, {})) for p in manager().strategies() if p.plugin == "builtin"
-]
 
 
 @pytest.mark.parametrize(

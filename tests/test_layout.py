@@ -58,21 +58,25 @@ def layer_of(module):
 LAYERS = {
     "slackwater.transforms.kernels": set(),
     "slackwater.transforms.opcodes": set(),
+    "slackwater.transforms.errors": set(),
     "slackwater.transforms.beam": {
         "slackwater.transforms",
         "slackwater.plugins",
         "slackwater.transforms.kernels",
+        "slackwater.transforms.errors",
     },
     "slackwater.transforms.spark": {
         "slackwater.transforms",
         "slackwater.plugins",
         "slackwater.transforms.kernels",
+        "slackwater.transforms.errors",
     },
-    "slackwater.plugins": {"slackwater.transforms.kernels"},
+    "slackwater.plugins": {"slackwater.transforms.kernels", "slackwater.transforms.errors"},
     "slackwater.transforms": {
         "slackwater.plugins",
         "slackwater.transforms.kernels",
         "slackwater.transforms.opcodes",
+        "slackwater.transforms.errors",
     },
     "slackwater.templates": set(),
     "slackwater.pipelines": {
@@ -80,6 +84,7 @@ LAYERS = {
         "slackwater.transforms.spark",
         "slackwater.transforms",
         "slackwater.transforms.kernels",
+        "slackwater.transforms.errors",
         "slackwater.plugins",
         "slackwater.templates",
     },

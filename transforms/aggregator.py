@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Arrivals, Bools, Float64s, Int64s, Snapshot
+from slackwater.plugins.guard import guarded
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.aggregating import AFTER, AggregatePlan
 from slackwater.transforms.evaluate import evaluate, truth
@@ -43,7 +44,7 @@ class Aggregator(InMemoryOperator):
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._plan = plan
         self._intake = Intake(plan, state.get("intake"))
-        self._disorder = plan.disorder.build(plan.setting, state.get("disorder"))
+        self._disorder = guarded(plan.disorder, plan.setting, state.get("disorder"))
         self._groups = GroupIndex(plan.group_cells, plan.key_schema, state.get("groups"))
         self._store = RecordStore(plan.range, plan.slide, plan.layout.ops, state.get("store"))
         self.accounting = Accounting(plan.inputs, state.get("accounting"))
@@ -71,7 +72,7 @@ class Aggregator(InMemoryOperator):
         newest = self._pacing.follow(arrivals.progress)
         for part in self._pacing.intervals(out, newest):
             cut = arrivals.part(part)
-            bounds = np.minimum(np.asarray(self._disorder.bounds(cut), np.int64), LIMIT)
+            bounds = np.minimum(self._disorder.bounds(cut), LIMIT)
             self._pacing.hold(cut, bounds)
             started = time.perf_counter()
             for complete in self._store.advance(

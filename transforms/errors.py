@@ -29,6 +29,10 @@ class AccountError(SlackwaterError):
         return cls(f"{fault}; rows were lost or came twice, so no output is published: please report it")
 
 
+class StrategyError(SlackwaterError):
+    """A strategy broke its contract; the message names it, its distribution and the method at fault."""
+
+
 class ConfigError(SlackwaterError):
     """A setting is wrong.
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from slackwater.plugins.contract import NEVER, Bools, Float64s, Int64s, JoinLogic, Snapshot, Tuples
+from slackwater.plugins.guard import guarded
 from slackwater.plugins.shedding.partners import Partners
 from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.binding import clock_nanos
@@ -81,8 +82,8 @@ class InputQueue:
         self._plan, self._encoder, self._accounting, self._options = plan, encoder, accounting, options
         self._windows = np.asarray(plan.windows, np.int64)
         self._counts_as = np.asarray(plan.counts_as, np.int8)
-        self._logic: Any = plan.shedding.build(plan.setting, state.get("logic"))
-        self._by_partners = getattr(self._logic, "scores_are_chances", False)
+        self._logic = guarded(plan.shedding, plan.setting, state.get("logic"))
+        self._by_partners = self._logic.scores_are_chances
         self._partners = Partners(plan.setting, state.get("partners"))
         self._nanos = LIVE_NANOS
         if plan.arrival_columns is not None:
@@ -261,7 +262,7 @@ class InputQueue:
         """Score tuples: by the results to expect of them, if that is what the strategy goes by."""
         if self._by_partners and self._options.mode == "modular":
             return self._met(tuples)
-        worth = (getattr(self._logic, "observe", self._logic.scores) if learn else self._logic.scores)(tuples)
+        worth = (self._logic.observe if learn else self._logic.scores)(tuples)
         if not self._by_partners:
             return np.asarray(worth * tuples.lifetime if self._logic.decays else worth, np.float64)
         to_come = worth * self._partners.to_come(tuples)

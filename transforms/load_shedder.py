@@ -105,8 +105,8 @@ class _WaitingRows(InputQueue):
     """The queue of a join that holds nothing: a row is worth what the strategy says of it."""
 
     def _worth(self, tuples: Tuples, learn: bool) -> Float64s:
-        scores = getattr(self._logic, "observe", self._logic.scores) if learn else self._logic.scores
-        return np.asarray(scores(tuples), np.float64)
+        worth: Float64s = (self._logic.observe if learn else self._logic.scores)(tuples)
+        return worth
 
     def _works(self, rows: Arrived) -> Bools:
         """Partners pass at once."""

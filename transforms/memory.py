@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import Int64s, SheddingLogic, Snapshot
+from slackwater.plugins.contract import Int64s, Snapshot
+from slackwater.plugins.guard import SheddingGuard
 from slackwater.plugins.options import Memory, MemoryLimit
 from slackwater.transforms.row_bytes import fixed_bytes, guessed_bytes, row_bytes
 
@@ -83,7 +84,7 @@ class TupleLimit:
 
     def __init__(
         self,
-        logic: SheddingLogic,
+        logic: SheddingGuard,
         nanos_per_tick: int,
         fitting: Callable[[int, int], int],
         snapshot: Snapshot | None = None,

@@ -28,6 +28,7 @@ from slackwater.plugins.contract import (
     Snapshot,
 )
 from slackwater.plugins.contract_disk import OverflowingJoinLogic
+from slackwater.plugins.guard import guarded
 from slackwater.transforms.accounting import Accounting, partners_gone
 from slackwater.transforms.archive import Archive
 from slackwater.transforms.delivery import RESULTS_AT_ONCE, Delivery
@@ -56,11 +57,11 @@ class Operator:
         self._plan, setting = plan, plan.setting
         state: dict[str, Any] = dict(snapshot or {})
         self._intake = Intake(plan, state.get("intake"))
-        self._disorder = plan.disorder.build(setting, state.get("disorder"))
-        self._join = plan.join.build(setting, state.get("join"))
+        self._disorder = guarded(plan.disorder, setting, state.get("disorder"))
+        self._join = guarded(plan.join, setting, state.get("join"))
         self._encoder = CellEncoder(plan.condition, state.get("texts"))
         shed = state.get("shedding")
-        shedding = plan.shedding.build(setting, shed["logic"] if shed else None)
+        shedding = guarded(plan.shedding, setting, shed["logic"] if shed else None)
         capacity = None if shedding.memory is None else 1
         self._buffer = ReorderBuffer(len(plan.members), state.get("buffer"), capacity)
         self._counts = Counts(plan, state.get("counts"))
@@ -73,8 +74,7 @@ class Operator:
         promised = (plan, self._encoder, None if asked else getattr(self._join, "judges", None))
         self._promises = Promises(*promised, state.get("promises")) if setting.patterns else None
         self._shows_cells = getattr(self._disorder, "needs_cells", False)
-        join: Any = self._join
-        self._overflowing: OverflowingJoinLogic | None = join if hasattr(join, "use_disk") else None
+        self._overflowing: OverflowingJoinLogic | None = self._join if hasattr(self._join, "use_disk") else None
         if self._overflowing is not None:
             self._disk = RowDisk(plan, self._rows.stores, self._encoder, self._overflowing.directory)
             self._overflowing.use_disk(self._disk)
@@ -122,7 +122,7 @@ class Operator:
                 self._arrive(out, arrivals.part(part), codes[part], newest[part])
 
     def _arrive(self, out: Outputs, arrivals: Arrivals, codes: Int64s, newest: Int64s) -> None:
-        bounds = np.asarray(self._disorder.bounds(arrivals), np.int64)
+        bounds = self._disorder.bounds(arrivals)
         self._pacing.hold(arrivals, bounds)
         started = time.perf_counter()
         before = len(self._buffer)
@@ -195,7 +195,7 @@ class Operator:
             self._join_rows(out, none, self._promises.finish(), np.zeros(1, np.int64), self._on_t)
             if self._plan.config.window is None and self._plan.foreign_keys:
                 held = self._join.held()
-                self._recall(held, self._promises.unmatched(held))
+                self._join.blaming("held", self._recall, held, self._promises.unmatched(held))
         self._close_step(out)
         if self._shadow is not None:
             self._shadow.close_run(self._join)
@@ -224,7 +224,7 @@ class Operator:
     def nbytes(self) -> int:
         """Bytes of everything held."""
         parts = (self._buffer, self._rows, self._shedder, *self._optional.values())
-        return int(getattr(self._join, "nbytes", 0)) + sum(part.nbytes for part in parts)
+        return int(self._join.nbytes + sum(part.nbytes for part in parts))
 
     def snapshot(self) -> Snapshot:
         """Everything needed to go on in another process, as ``transforms.snapshot`` writes it."""
@@ -321,7 +321,6 @@ class Operator:
     ) -> tuple[list[Any], Int64s]:
         """Step the join within its memory; return sizes and losses of the tuples, and those that contradict."""
         joined, unordered = Joined(), list[tuple[Int64s, Int64s]]()
-        reorders = getattr(self._join, "reorders", False)
         started = time.perf_counter()
         if self._shadow is not None and released.ts.size and self._shedder.begins_run:
             self._shadow.begin(self._join)
@@ -340,7 +339,7 @@ class Operator:
             self._take_late(out, matches)
             if self._plan.config.output == "counts":
                 self._counts.add(released.ts[matches.start : matches.stop], matches.join_size)
-            elif len(matches.rows) and reorders:
+            elif len(matches.rows) and self._join.reorders:
                 unordered.append((matches.rows, matches.probe))
             elif len(matches.rows):
                 self.delivery.add(matches.rows, released.ts[matches.probe])
@@ -372,14 +371,15 @@ class Operator:
     def _deliver(self, out: Outputs) -> None:
         """Turn what was found into output rows."""
         started = time.perf_counter()
-        self.delivery.deliver(out)
+        self._join.blaming("step", self.delivery.deliver, out)
         self.seconds["materialise"] += time.perf_counter() - started
 
     def _evict(self, evicted: Evicted) -> None:
         """Let tuples that went for lack of memory go to the late output."""
+        late = (self._late.add, *evicted[:2], "shed")
+        self.accounting.reject_each(self._join.blaming(self._join.sheds_by, *late), "shed")
         if self._archive is not None:
             self._archive.evict(evicted)
-        self.accounting.reject_each(self._late.add(evicted.input, evicted.seq, "shed"), "shed")
 
     def _write_rest(self, out: Outputs) -> None:
         """Write late rows and punctuations of this step, at once: they may be few in each of many runs."""
@@ -394,7 +394,7 @@ class Operator:
         live = len(self._buffer) + self._join.live()
         if not force and sum(map(len, self._rows.stores)) < live + self._shedder.spare(live):
             return
-        self._rows.keep(self._rows.needed(self._buffer.held(), self._join.held()), self._archive)
+        self._join.blaming("held", self._rows.keep, self._buffer.held(), self._join.held(), self._archive)
         holders: list[Any] = [self._disorder] if self._shows_cells else []
         holders += [self._shadow, *([] if self._promises is None else [self._promises, self._join])]
         self._rows.forget_texts(part.held_cells() for part in holders if hasattr(part, "held_cells"))

@@ -125,7 +125,7 @@ class Pacing:
             pass
         said = getattr(self._disorder, "bounds_at", None)
         if said is not None:
-            bounds = np.asarray(said(progress), np.int64)
+            bounds = said(progress)
         else:
             moved &= (self._distance != NEVER) & self._keeps_distance
             bounds = progress - self._distance

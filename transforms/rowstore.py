@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Bools, Int8s, Int64s, Snapshot, UInt64s
+from slackwater.plugins.returned import Refused
 from slackwater.transforms import ipc
 from slackwater.transforms.errors import StateError
 from slackwater.transforms.kernels import rows as kernel
@@ -38,6 +39,13 @@ class Beside(NamedTuple):
     def at(self, rows: Any) -> Beside:
         """Return the entries that an index or a mask selects."""
         return Beside._make(array[rows] for array in self)
+
+
+class UnknownRow(Refused):
+    """A row number that no row has, or that is named twice: what a join refers to is not there."""
+
+    def __init__(self, seq: int, fault: str = "which no row has that is held") -> None:
+        super().__init__(f"named row {seq} {fault}")
 
 
 class RowStore:
@@ -82,10 +90,11 @@ class RowStore:
         self._change(lambda array, n: np.concatenate([array, beside[n]]))
 
     def locate(self, seqs: Int64s) -> Int64s:
-        """Return where each of ``seqs`` stands; all must be there."""
+        """Return where each of ``seqs`` stands; raise UnknownRow if one is not there."""
         out = np.empty(len(seqs), np.int64)
-        if len(seqs):
-            kernel.locate(self.beside.seq, np.ascontiguousarray(seqs), out)
+        unknown = kernel.locate(self.beside.seq, np.ascontiguousarray(seqs), out) if len(seqs) else -1
+        if unknown >= 0:
+            raise UnknownRow(int(seqs[unknown]))
         return out
 
     def take(self, at: Int64s) -> list[Any]:
@@ -124,11 +133,18 @@ class RowStore:
         """Mark those of ``seqs`` that are of input ``which``, this one, as reported; return the places of those
         that had not been, but for copies."""
         known, fresh = self.beside, np.empty(len(seqs), np.int64)
-        return fresh[: kernel.report(known.seq, known.reported, known.copy, inputs, which, seqs, fresh)]
+        found = kernel.report(known.seq, known.reported, known.copy, inputs, which, seqs, fresh)
+        if found < 0:
+            raise UnknownRow(int(seqs[-1 - found]))
+        return fresh[:found]
 
     def keep(self, seqs: Int64s) -> None:
-        """Forget every row but these."""
-        at = self.locate(np.sort(seqs))
+        """Forget every row but these, each named once."""
+        ordered = np.sort(seqs)
+        twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+        if twice.size:
+            raise UnknownRow(int(ordered[twice[0]]), "twice")
+        at = self.locate(ordered)
         # One chunk after the other, so that no more than one is there twice.
         self._chunks = list(self._parts(at, np.searchsorted(self._starts(), at, "right") - 1, forget=True))
         self._sizes = None if self._sizes is None else self._sizes[at]

@@ -30,6 +30,7 @@ from slackwater.plugins.contract import (
     Setting,
     Snapshot,
 )
+from slackwater.plugins.guard import guarded
 from slackwater.transforms.intake import Chunk, Refused
 from slackwater.transforms.kernels.following import follow
 from slackwater.transforms.operator import Operator
@@ -116,7 +117,7 @@ class ScoutOperator(Operator):
         arrivals = self._rows.add(taken, self._shows_cells)
         spans = self._pacing.intervals(out, self._pacing.follow(arrivals.progress))
         parts = [self._leader.logic.bounds(arrivals.part(span)) for span in spans]
-        bounds = np.asarray(np.concatenate(parts), np.int64)
+        bounds = np.concatenate(parts)
         self._leader.note(arrivals, bounds)
         self._pacing.hold(arrivals, bounds)
         self._buffer.push(arrivals.input, arrivals.ts, taken.seq * 8 + taken.source, bounds)
@@ -157,7 +158,7 @@ class Scout:
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         before = state.get("operator")
-        logic = plan.disorder.build(plan.setting, before["disorder"] if before else None)
+        logic = guarded(plan.disorder, plan.setting, before["disorder"] if before else None)
         self._plan = plan
         self._leader = Leader(logic, len(plan.members), state.get("leader"))
         self._operator = ScoutOperator(plan, self._leader, before)
@@ -240,7 +241,7 @@ class Leader:
         return getattr(self.logic, name)
 
     def bounds(self, arrivals: Arrivals) -> Int64s:
-        bounds = np.asarray(self.logic.bounds(arrivals), np.int64)
+        bounds = self.logic.bounds(arrivals)
         self.note(arrivals, bounds)
         return bounds
 
@@ -252,7 +253,7 @@ class Leader:
             parts.append(Noted(arrivals.clock[at], bounds[at], slack[at]))
 
     def _bounds_at(self, progress: Int64s) -> Int64s:
-        bounds = np.asarray(self.logic.bounds_at(progress), np.int64)  # type: ignore[attr-defined]
+        bounds: Int64s = self.logic.bounds_at(progress)  # type: ignore[attr-defined]
         for i in np.flatnonzero(progress != NEVER).tolist():
             self._parts[i].append(_note(_LAST, bounds[i], max(0, int(progress[i]) - int(bounds[i]))))
         return bounds

@@ -15,7 +15,7 @@ from slackwater.transforms.kernels import rows as row_kernel
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.punctuating import marked
 from slackwater.transforms.reorder import Emitted
-from slackwater.transforms.rowstore import Beside, RowStore
+from slackwater.transforms.rowstore import Beside, RowStore, UnknownRow
 from slackwater.transforms.snapshot import ANEW
 
 
@@ -66,7 +66,10 @@ class ShardRows:
         nulls, delay = np.empty(n, np.uint64), np.empty(n, np.int64)
         for i, store in enumerate(self.stores):
             rows = store.beside
-            row_kernel.scatter(emitted.code, i, rows.seq, rows.cells, rows.nulls, rows.delay, cells, nulls, delay)
+            beside, into = (rows.seq, rows.cells, rows.nulls, rows.delay), (cells, nulls, delay)
+            unknown = row_kernel.scatter(emitted.code, i, *beside, *into)
+            if unknown >= 0:
+                raise UnknownRow(int(emitted.code[unknown] >> 3))
         source = (emitted.code & 7).astype(np.int8)
         tuples = Released(self._counts_as[source], emitted.code >> 3, emitted.ts, emitted.late, cells, nulls)
         return tuples, source, delay
@@ -79,7 +82,9 @@ class ShardRows:
         codes = evicted.seq * 8 + evicted.input
         for i in range(len(self._plan.members)):
             rows = self.stores[i].beside
-            row_kernel.scatter(codes, i, rows.seq, rows.cells, rows.nulls, rows.ts, cells, nulls, ts)
+            unknown = row_kernel.scatter(codes, i, rows.seq, rows.cells, rows.nulls, rows.ts, cells, nulls, ts)
+            if unknown >= 0:
+                raise UnknownRow(int(evicted.seq[unknown]))
         return Held(evicted.input, evicted.seq, ts, cells, nulls)
 
     def marks(self, released: Released, source: Int8s) -> Int8s:
@@ -124,9 +129,9 @@ class ShardRows:
         texts = self._encoder.dictionary.bytes_for(np.unique(np.concatenate(used))) if used else 0
         return sum(store.row_bytes(seqs) for store, seqs in zip(self.stores, needed, strict=True)), texts
 
-    def keep(self, needed: list[Int64s], archive: Archive | None) -> None:
-        """Forget all rows of each input but these; some of the others go to the archive."""
-        for i, (store, seq) in enumerate(zip(self.stores, needed, strict=True)):
+    def keep(self, codes: Int64s, held: Held, archive: Archive | None) -> None:
+        """Forget all rows but those of the buffer and of the join; some of the others go to the archive."""
+        for i, (store, seq) in enumerate(zip(self.stores, self.needed(codes, held), strict=True)):
             if archive is not None:
                 archive.keep(i, seq)
             store.keep(seq)

@@ -17,11 +17,11 @@ from slackwater.plugins.contract import (
     JoinLogic,
     Matches,
     Released,
-    SheddingLogic,
     Snapshot,
     Tuples,
 )
 from slackwater.plugins.contract_joins import Keep
+from slackwater.plugins.guard import JoinGuard, SheddingGuard
 from slackwater.transforms.allocator import trim_unused
 from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.intake import Taken
@@ -51,8 +51,8 @@ class Shedder:
     def __init__(
         self,
         plan: JoinPlan,
-        logic: SheddingLogic,
-        join: JoinLogic,
+        logic: SheddingGuard,
+        join: JoinGuard,
         rows: ShardRows,
         buffer: ReorderBuffer,
         encoder: CellEncoder,
@@ -104,7 +104,7 @@ class Shedder:
     def nbytes(self) -> int:
         """Bytes of what the strategy has learnt; with memory in bytes, also of the room to score tuples in."""
         working = self._working * self._join.live() if self.limited and self._limit.in_bytes else 0
-        return int(getattr(self._logic, "nbytes", 0)) + working
+        return int(self._logic.nbytes) + working
 
     def spare(self, live: int) -> int:
         """Return how many rows that are not needed may be kept beside ``live`` ones that are."""
@@ -134,7 +134,7 @@ class Shedder:
 
     def expected(self, held: Held) -> Float64s:
         """Return the results to expect of tuples, to scale; all the same if the strategy does not know."""
-        if not getattr(self._logic, "scores_are_chances", False):
+        if not self._logic.scores_are_chances:
             return np.ones(held.ts.size)
         return np.maximum(self._worth(self._logic.scores, held), 0.0)
 
@@ -176,19 +176,19 @@ class Shedder:
 
     @property
     def _heaps(self) -> int:
-        return 1 if getattr(self._logic, "allocation", "variable") == "variable" else len(self._windows)
+        return 1 if self._logic.allocation == "variable" else len(self._windows)
 
     def _fitting(self, amount: int, arrived: int) -> int:
         """Return how many tuples fit into ``amount`` bytes, once so many rows of the chunk at hand have come."""
         self._bytes = amount
         join: Any = self._join
         row, run = self._weights.row(arrived), (self._limit.tuples or 0) // 4
-        learnt = getattr(self._logic, "bytes_after", lambda run: getattr(self._logic, "nbytes", 0))
+        learnt = getattr(self._logic, "bytes_after", lambda run: self._logic.nbytes)
         self._deepest = max(self._deepest, len(self._buffer))
         amount -= int(learnt(run)) + self._buffer.bytes_for(self._deepest) + ASIDE
         if self._weights.varies:
             held, codes = join.held(), self._buffer.held()
-            sizes, texts = self._rows.weigh(self._rows.needed(codes, held))
+            sizes, texts = join.blaming("held", self._rows.weigh, self._rows.needed(codes, held))
             row = max(row, sizes / max(1, held.ts.size + codes.size))
             amount -= amount // MARGIN + texts + texts // SPARE
 
@@ -237,7 +237,7 @@ class Shedder:
         assert self.memory is not None
         run = self.memory // 16
         if hasattr(self._join, "limited_step"):
-            renewal = getattr(self._logic, "renewal", 0)
+            renewal = self._logic.renewal
             run = max(2 * self.memory, renewal) if renewal else self.memory // 4
         return max(1, min(run, max(FIRST_RUN, self._joined)))
 
@@ -262,7 +262,7 @@ class Shedder:
             held = self._worth(self._logic.scores, tuples, join.lifetimes() if self._by_rows.size else None)
         arriving = Held(*(getattr(released, name) for name in Held._fields))
         lifetime = self._by_rows[arriving.input] if self._by_rows.size else None
-        scores = self._worth(getattr(self._logic, "observe", self._logic.scores), arriving, lifetime)
+        scores = self._worth(self._logic.observe, arriving, lifetime)
         keep = Keep(scores, held, limit[1:], np.empty(released.ts.size, np.int64))
         yield from join.limited_step(released, keep)
         self.most = max(self.most, int((keep.live + level[1:]).max()))
@@ -308,5 +308,5 @@ class Shedder:
         return worth
 
     def _asked(self, scores: Callable[[Tuples], Float64s], tuples: Tuples) -> Float64s:
-        found = np.asarray(scores(tuples), np.float64)
+        found = scores(tuples)
         return found * tuples.lifetime if self._logic.decays else found

@@ -4,6 +4,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from slackwater.plugins.arrays import opened_all
 from slackwater.plugins.contract import NEVER, Arrivals, DisorderLogic, Feedback, Int64s, Snapshot
 from slackwater.plugins.disorder.clocks import SystemClock
 from slackwater.transforms.kernels import drop_ratio as kernel
@@ -29,9 +30,8 @@ class DropRatioLogic:
     def bounds(self, arrivals: Arrivals) -> Int64s:
         bounds = np.empty(arrivals.ts.size, np.int64)
         self._reserve(bounds.size)
-        kernel.estimate(
-            arrivals.input, arrivals.ts, self._clock.ticks(arrivals.clock), self._c, self._state, bounds
-        )
+        given = opened_all((arrivals.input, arrivals.ts, self._clock.ticks(arrivals.clock)))
+        kernel.estimate(*given, self._c, self._state, bounds)
         return bounds
 
     def adapt(self, feedback: Feedback) -> None:
@@ -71,9 +71,8 @@ class LimitedLogic:
             more = max(room, 2 * self._ts.shape[1]) - self._ts.shape[1]
             self._ts = np.pad(self._ts, ((0, 0), (0, more)))
             self._code = np.zeros_like(self._ts)
-        kernel.limit(
-            arrivals.input, arrivals.ts, self._most, self._ts, self._code, self._held, self._punctuation, bounds
-        )
+        given = opened_all((arrivals.input, arrivals.ts))
+        kernel.limit(*given, self._most, self._ts, self._code, self._held, self._punctuation, bounds)
         return bounds
 
     def adapt(self, feedback: Feedback) -> None:

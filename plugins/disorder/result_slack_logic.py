@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from slackwater.plugins.arrays import opened_all
 from slackwater.plugins.contract import (
     NEVER,
     Arrivals,
@@ -84,7 +85,8 @@ class Learner(SlidingWindowJoinLogic):
         interval: int, slacks: Int64s, slack: int, histogram: Float64s, met: Float64s,
     ) -> None:  # fmt: skip
         """Look arrivals up and keep them; see ``kernels.needed_slack`` for what is recorded."""
-        data = (arrivals.input, arrivals.ts, arrivals.progress, arrivals.frontier, arrivals.cells, arrivals.nulls)
+        seen = (arrivals.input, arrivals.ts, arrivals.progress, arrivals.frontier, arrivals.cells, arrivals.nulls)
+        data = opened_all(seen)
         for start in range(0, arrivals.ts.size, _RUN):
             end = min(start + _RUN, arrivals.ts.size)
             self._reserve(end - start)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slackwater.plugins.arrays import opened, opened_all
 from slackwater.plugins.contract import (
     Bools,
     Evicted,
@@ -51,7 +52,7 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
             self._restore(snapshot, int(snapshot["heaps"]))
 
     def limited_step(self, released: Released, keep: Keep) -> Iterator[Matches]:
-        n = released.ts.size
+        n, tuples, keep = released.ts.size, opened_all(released), Keep._make(map(opened, keep))
         if keep.held is not None:
             self._score(keep.held, keep.limit.shape[1])
         ranks = score_heap.ranks(keep.scores)
@@ -69,7 +70,7 @@ class LimitedWindowJoinLogic(SlidingWindowJoinLogic):
             rows, probe = np.empty((room, m), np.int64), np.empty(max(1, room), np.int64)
             join_size, cross_size = np.zeros(end - start, np.int64), np.zeros(end - start)
             stop, found, self._now = kernel.step(
-                self._w, self._plan, shed, tuple(released), start, end, self._now, self._search, self._scratch,
+                self._w, self._plan, shed, tuples, start, end, self._now, self._search, self._scratch,
                 rows, probe, join_size, cross_size,
             )  # fmt: skip
             sizes = join_size[: stop - start], cross_size[: stop - start]

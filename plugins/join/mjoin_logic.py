@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slackwater.plugins.arrays import opened_all
 from slackwater.plugins.contract import (
     NEVER,
     Bools,
@@ -102,16 +103,14 @@ class OneToManyJoinLogic:
         return self.punctuated_step(released, self._patterns.nothing())
 
     def punctuated_step(self, released: Released, punctuations: Punctuations) -> Iterator[Matches]:
-        n = released.ts.size
+        n, tuples = released.ts.size, opened_all(released)
         given = self._patterns.read(punctuations)
-        queues = self._queues(released.input, given)
+        queues = self._queues(tuples[0], given)
         join_size, cross_size = np.zeros(n, np.int64), self._cross_sizes(released)
         out = self._out(join_size)
         before, none = self.processed, np.empty(0, np.int64)
         while True:
-            reason = kernel.run(
-                self._state, self._plan, tuple(released), given, queues, self._key, self._scratch, out
-            )
+            reason = kernel.run(self._state, self._plan, tuples, given, queues, self._key, self._scratch, out)
             self.processed = before + int(queues.turn[kernel.PROCESSED])
             if reason == kernel.DONE:
                 break
@@ -272,7 +271,7 @@ class _Patterns:
 
     def read(self, punctuations: Punctuations) -> tuple[Any, ...]:
         """Return punctuations as the kernel wants them: at, ts, side, column, low, high."""
-        at, ts, pattern, low, high = punctuations
+        at, ts, pattern, low, high = opened_all(punctuations)
         side, column = self.kinds[pattern].T.copy()
         low = np.take_along_axis(low, self.order[pattern], axis=1)
         return at, ts, side, column, low, np.where(self._is_range[pattern], high, low[:, 0])

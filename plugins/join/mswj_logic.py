@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from slackwater.plugins.arrays import opened_all
 from slackwater.plugins.contract import Bools, Held, Matches, Released, Setting, Snapshot
 from slackwater.plugins.join.planning import probe_plan
 from slackwater.transforms.kernels import slots as layout
@@ -89,7 +90,7 @@ class SlidingWindowJoinLogic:
     def _run(self, released: Released, start: int, end: int, rows: Any, probe: Any) -> tuple[int, int, Any, Any]:
         join_size, cross_size = np.zeros(end - start, np.int64), np.zeros(end - start)
         stop, found, self._now = kernel.step(
-            self._w, self._plan, tuple(released), start, end, self._now, self._search, self._scratch,
+            self._w, self._plan, opened_all(released), start, end, self._now, self._search, self._scratch,
             rows, probe, join_size, cross_size, self.visiting,
         )  # fmt: skip
         return stop, found, join_size[: stop - start], cross_size[: stop - start]

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from slackwater.plugins.arrays import opened_all
 from slackwater.plugins.contract import (
     Bools,
     Finished,
@@ -112,7 +113,7 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
 
     def punctuated_step(self, released: Released, punctuations: Punctuations) -> Iterator[Matches]:
         n, given = released.ts.size, self._given(punctuations)
-        tuples, coming = tuple(released), given.at.size
+        tuples, coming = opened_all(released), given.at.size
         start = first = 0
         while start < n or first < coming:
             live = self.live()
@@ -162,11 +163,11 @@ class PunctuatedJoinLogic(SlidingWindowJoinLogic):
         """Return the punctuations with their values in the order of the key classes."""
         if not punctuations.at.size:
             return _NOTHING_GIVEN
-        low = punctuations.low
+        at, ts, _, low, high = opened_all(punctuations)
         if low.shape[1] > 1:
             low = np.take_along_axis(low, self._order[punctuations.pattern], axis=1)
         inputs, is_range = self._input_of[punctuations.pattern], self._is_range[punctuations.pattern]
-        return kernel.Given(punctuations.at, punctuations.ts, inputs, low, punctuations.high, is_range)
+        return kernel.Given(at, ts, inputs, low, high, is_range)
 
     def evict(self, victims: Bools) -> None:
         # The dead are not laid out again.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from slackwater.plugins.arrays import opened_all
 from slackwater.plugins.contract import Float64s, Limit, Setting, Snapshot, Tuples, UInt64s
 from slackwater.plugins.shedding.links import keys_of, samples_of
 from slackwater.plugins.shedding.prob import ByChance
@@ -102,7 +103,7 @@ class ChancesLogic:
 
     def _expect(self, tuples: Tuples, learn: bool, start: int, out: Float64s) -> int:
         """Score the tuples from ``start`` on; return where there is no room any more to learn from the next."""
-        given = (tuples.input, tuples.seq, tuples.cells, tuples.nulls)
+        given = opened_all((tuples.input, tuples.seq, tuples.cells, tuples.nulls))
         return int(expected(self._f, self._s, *given, learn, start, out))
 
     def _restore(self, hashes: UInt64s, counts: Float64s) -> None:

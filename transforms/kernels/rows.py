@@ -7,15 +7,17 @@ from slackwater.transforms.kernels.compiler import kernel
 
 @kernel(inline=True)
 def _place(stored, seq):  # type: ignore[no-untyped-def]
-    """Return the position of ``seq`` in the ascending array ``stored``, which holds it.
+    """Return the position of ``seq`` in the ascending array ``stored``, or -1 if it is not there.
 
     Rows are appended in order and mostly asked for soon after, so the end of the store is a run of
     consecutive numbers and the position follows by subtraction; only older rows need a binary search.
     """
     end = stored.size - 1
-    guess = end - (stored[end] - seq)
-    if guess >= 0 and stored[guess] == seq:
-        return guess
+    if end < 0:
+        return np.int64(-1)
+    back = stored[end] - seq
+    if 0 <= back <= end and stored[end - back] == seq:
+        return end - back
     low = np.int64(0)
     high = end
     while low < high:
@@ -24,25 +26,33 @@ def _place(stored, seq):  # type: ignore[no-untyped-def]
             low = middle + 1
         else:
             high = middle
-    return low
+    return low if stored[low] == seq else np.int64(-1)
 
 
 @kernel
 def locate(stored, seqs, out):  # type: ignore[no-untyped-def]
-    """Write the position of each of ``seqs`` in the ascending array ``stored``, which holds them all."""
+    """Write the position of each of ``seqs`` in the ascending array ``stored``; return the place of one that is
+    not there, or -1."""
+    unknown = -1
     for k in range(seqs.size):
-        out[k] = _place(stored, seqs[k])
+        at = _place(stored, seqs[k])
+        out[k] = at
+        if at < 0:
+            unknown = k
+    return unknown
 
 
 @kernel
 def report(stored, reported, copy, inputs, which, seqs, out):  # type: ignore[no-untyped-def]
     """Mark those of ``seqs`` that are of input ``which`` as reported; write where those stand that were neither
-    reported nor copies, and return how many they are."""
+    reported nor copies, and return how many they are, or ``-1 - k`` if number k is not there."""
     n = 0
     for k in range(seqs.size):
         if inputs[k] != which:
             continue
         at = _place(stored, seqs[k])
+        if at < 0:
+            return -1 - k
         if not (reported[at] or copy[at]):
             out[n] = at
             n += 1
@@ -52,20 +62,19 @@ def report(stored, reported, copy, inputs, which, seqs, out):  # type: ignore[no
 
 @kernel
 def scatter(codes, which, stored, cells, nulls, delay, out_cells, out_nulls, out_delay):  # type: ignore[no-untyped-def]
-    """For the released rows of input ``which``, copy what the store keeps beside them to their places."""
-    end = stored.size - 1
-    newest = stored[end] if end >= 0 else 0
+    """For the rows of input ``which``, copy what the store keeps beside them to their places; return the place of
+    one that is not there, or -1."""
     for k in range(codes.size):
         if codes[k] & 7 != which:
             continue
-        seq = codes[k] >> 3
-        at = end - (newest - seq)
-        if at < 0 or stored[at] != seq:
-            at = np.searchsorted(stored, seq)
+        at = _place(stored, codes[k] >> 3)
+        if at < 0:
+            return k
         for c in range(cells.shape[1]):
             out_cells[k, c] = cells[at, c]
         out_nulls[k] = nulls[at]
         out_delay[k] = delay[at]
+    return -1
 
 
 @kernel
