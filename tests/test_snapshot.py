@@ -145,3 +145,19 @@ def test_a_snapshot_grows_with_what_is_held_not_with_what_was_seen():
         operator.push(chunk_of(plan, rows, start))
         sizes.append(len(dumps(operator.snapshot())))
     assert max(sizes) < 1.1 * min(sizes)
+
+
+def test_a_spilled_file_that_has_changed_is_refused():
+    plan = fuzz_snapshots.plan_of("xjoin")
+    for at in (3, 15, 40, -20):
+        operator = Operator(plan)
+        operator.push(fuzz_snapshots.arrivals(plan, 0, fuzz_snapshots.ROWS))
+        files = sorted(operator._disk._directory.path.glob("*.arrows"))
+        assert files
+        for file in files:
+            data = bytearray(file.read_bytes())
+            data[at] ^= 4
+            file.write_bytes(data)
+        with pytest.raises(StateError, match=r"the spilled part \d-\d+ (is damaged|was written by another)"):
+            operator.finish()
+        operator.close()

@@ -14,10 +14,12 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import Int64s, Snapshot, UInt64s
 from slackwater.plugins.contract_disk import Stored
+from slackwater.transforms import ipc
 from slackwater.transforms.encode import CellEncoder, int64s
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.rowstore import RowStore
+from slackwater.transforms.snapshot import seal, unsealed
 from slackwater.transforms.spill import SpillDirectory, remove_stale
 
 SNAPSHOT_BYTES: Final = 256 * 10**6
@@ -34,8 +36,8 @@ class RowDisk:
     """Implements ``contract_disk.Disk`` for the rows of an operator.
 
     A file is a series of IPC streams, one for each time that tuples were written, so that none has to be kept
-    open and columns with dictionaries may bring a new one each time. Files are read as a stream, not mapped:
-    what is on disk does not count as memory.
+    open and columns with dictionaries may bring a new one each time. Each is sealed (``snapshot.seal``). Files
+    are read as a stream, not mapped: what is on disk does not count as memory.
 
     Args:
         plan: the join.
@@ -130,10 +132,9 @@ class RowDisk:
         end = self._sizes.get((which, partition), 0)
         if not end:
             return
-        with self._failures(), pa.OSFile(str(self._path(which, partition))) as file:
-            while file.tell() < end:
-                with pa.ipc.open_stream(file) as stream:
-                    yield from stream
+        with self._failures(), open(self._path(which, partition), "rb") as file:
+            for part in unsealed(file, end, f"the spilled part {which}-{partition}"):
+                yield from ipc.from_bytes(bytes(part))
 
     def rows(self, which: int, seqs: Int64s) -> pa.RecordBatch:
         """Return tuples in memory as rows of ``stored_schemas``."""
@@ -150,11 +151,8 @@ class RowDisk:
         """Append batches to a file; return how many bytes it has got longer."""
         written = 0
         for batch in batches:
-            with pa.OSFile(str(path), "ab") as file:
-                before = file.tell()
-                with pa.ipc.new_stream(file, batch.schema) as stream:
-                    stream.write_batch(batch)
-                written += file.tell() - before
+            with open(path, "ab") as file:
+                written += file.write(seal(ipc.to_bytes(batch)))
         return written
 
     def _path(self, which: int, partition: int) -> Path:

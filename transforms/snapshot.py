@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from struct import Struct
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -65,6 +65,18 @@ def unseal(data: bytes | memoryview, what: str = "the stored state") -> memoryvi
     if zlib.crc32(content) != check:
         raise StateError(f"{what} is damaged: its checksum does not match; {ANEW}")
     return content
+
+
+def unsealed(file: BinaryIO, end: int, what: str) -> Iterator[memoryview]:
+    """Yield what was sealed, one part after the other, from where a file stands up to ``end``.
+
+    Raises:
+        StateError: As ``unseal``.
+    """
+    while (at := file.tell()) < end:
+        head = file.read(_HEAD.size)
+        size = _HEAD.unpack(head)[2] if len(head) == _HEAD.size else 0
+        yield unseal(head + file.read(min(size, end - at)), what)
 
 
 @contextmanager
