@@ -190,14 +190,16 @@ def _together(config: Read, schemas: dict[str, pa.Schema]) -> pa.Schema:
     fields = []
     for field in schema:
         types = {file: other.field(field.name).type for file, other in schemas.items()}
-        if len(set(types.values())) == 1:
+        if len(set(types.values())) == 1 and not pa.types.is_null(field.type):
             fields.append(field)
         elif config.format == "csv":
             from slackwater.pipelines.text_values import together
 
             fields.append(pa.field(field.name, together(list(types.values()))))
         else:
-            fields.append(pa.field(field.name, _widest(field.name, types)))
+            fields.append(
+                field if len(set(types.values())) == 1 else pa.field(field.name, _widest(field.name, types))
+            )
     return pa.schema(fields)
 
 

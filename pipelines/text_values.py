@@ -57,9 +57,9 @@ def converted(text: pa.Array, type_: pa.DataType, declared: bool) -> tuple[pa.Ar
 
 
 def inferred(text: pa.Array, guess: pa.DataType) -> pa.DataType:
-    """Return ``guess`` if all values come back from it as they were written, else text."""
+    """Return ``guess`` if all values come back from it as they were written, else text; null of no values."""
     if pa.types.is_null(guess) or pa.types.is_binary(guess):
-        return pa.string()
+        return guess if text.null_count == len(text) and pa.types.is_null(guess) else pa.string()
     try:
         return guess if converted(text, guess, declared=False)[1] is None else pa.string()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -67,10 +67,13 @@ def inferred(text: pa.Array, guess: pa.DataType) -> pa.DataType:
 
 
 def together(types: Sequence[pa.DataType]) -> pa.DataType:
-    """Return the type of a column that has these in several files: text where no other takes them all."""
-    known = list(dict.fromkeys(types))
-    if len(known) == 1:
-        return known[0]
+    """Return the type of a column that has these in several files: text where no other takes them all.
+
+    A file without a value says nothing of the type; if none has one, it is text.
+    """
+    known = [t for t in dict.fromkeys(types) if not pa.types.is_null(t)]
+    if len(known) < 2:
+        return known[0] if known else pa.string()
     if all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in known):
         return pa.float64()
     if all(pa.types.is_timestamp(t) for t in known) and len({t.tz for t in known}) == 1:

@@ -4,8 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from slackwater.pipelines.graph import Read
 from slackwater.pipelines.local import run
 from slackwater.pipelines.plain_types import plain_type
+from slackwater.pipelines.sources import source_schema
 from slackwater.pipelines.template import read_template_text
 from slackwater.transforms.errors import SlackwaterError
 
@@ -60,3 +62,11 @@ def test_a_nested_column_in_csv_is_refused_by_name(tmp_path):
         joined(tmp_path, pa.array([[1], None, []]), sink="WriteToCsv")
     assert not list(tmp_path.glob("out*"))
     assert not list(tmp_path.glob(".out*")), "no partial file is left"
+
+
+def test_a_csv_file_without_values_says_nothing_of_types(tmp_path):
+    (tmp_path / "part-1.csv").write_text("ts,k,only\n1,7,\n2,,\n")
+    (tmp_path / "part-2.csv").write_text("ts,k,only\n")
+    (tmp_path / "part-3.csv").write_text("ts,k,only\n3,,\n")
+    schema = source_schema(Read("csv", str(tmp_path)))
+    assert schema == pa.schema({"ts": pa.int64(), "k": pa.int64(), "only": pa.string()})
