@@ -192,6 +192,46 @@ def check_chunking_does_not_change_results(strategy: Any) -> None:
 
 
 @checks("join")
+def check_join_state_is_bounded(strategy: Any) -> None:
+    """What is held does not grow with the stream where windows do not, whatever becomes of tuples."""
+    chunk = 10
+    for sample, setting in served(strategy):
+        if UNBOUNDED in setting.windows or sample.m > 2 or sample.where is None:
+            continue
+        drive = Drive(strategy, setting, _long_stream(setting, chunk * PIECES), Course(chunk))
+        drive.watched.notes = False
+        demand_no_growth(_growth(drive), chunk * STRETCH)
+
+
+def _long_stream(setting: Setting, rows: int) -> Released:
+    """Tuples whose keys move on with time, some late, some null, some that nothing matches."""
+    released = sample_released(setting, rows, stream=Stream(3, True, 4))
+    for i, columns in enumerate(setting.condition.columns):
+        for c, cell in enumerate(columns):
+            mine = released.input == i
+            if cell.column == "k":
+                released.cells[mine, c] += 5 * (released.ts[mine] // 7)
+    return released
+
+
+def _growth(drive: Drive) -> dict[str, list[int]]:
+    """Return by how many bytes memory, snapshot and nbytes grow; now and then tuples are evicted."""
+
+    def pieces() -> Iterator[None]:
+        for n, _ in enumerate(drive.pieces()):
+            drive.out.clear()
+            if n % 10 == 5:
+                drive.evict(lambda i, seq: seq % 2 == 0)
+            yield
+
+    def sizes() -> dict[str, int]:
+        return {"the snapshot": snapshot_bytes(drive.watched.snapshot()), "nbytes": drive.watched.logic.nbytes}
+
+    with at_noon():
+        return growth(drive.watched.logic, pieces(), sizes)
+
+
+@checks("join")
 def check_held_and_evict(strategy: Any) -> None:
     """``held`` is what windows hold, as it came, ``live`` their number; what is evicted is in no later result."""
     for windows in WINDOWS[:2]:
@@ -286,43 +326,3 @@ def check_results_are_the_same_elsewhere(strategy: Any) -> None:
     """Another process, with other hashes, clocks and dice, comes to the same results in the same order."""
     expected = results_of(strategy)
     checks_apart.compare(results_of, (strategy,), lambda got: same(got, expected, "results in another process"))
-
-
-@checks("join")
-def check_join_state_is_bounded(strategy: Any) -> None:
-    """What is held does not grow with the stream where windows do not, whatever becomes of tuples."""
-    chunk = 10
-    for sample, setting in served(strategy):
-        if UNBOUNDED in setting.windows or sample.m > 2 or sample.where is None:
-            continue
-        drive = Drive(strategy, setting, _long_stream(setting, chunk * PIECES), Course(chunk))
-        drive.watched.notes = False
-        demand_no_growth(_growth(drive), chunk * STRETCH)
-
-
-def _long_stream(setting: Setting, rows: int) -> Released:
-    """Tuples whose keys move on with time, some late, some null, some that nothing matches."""
-    released = sample_released(setting, rows, stream=Stream(3, True, 4))
-    for i, columns in enumerate(setting.condition.columns):
-        for c, cell in enumerate(columns):
-            mine = released.input == i
-            if cell.column == "k":
-                released.cells[mine, c] += 5 * (released.ts[mine] // 7)
-    return released
-
-
-def _growth(drive: Drive) -> dict[str, list[int]]:
-    """Return by how many bytes memory, snapshot and nbytes grow; now and then tuples are evicted."""
-
-    def pieces() -> Iterator[None]:
-        for n, _ in enumerate(drive.pieces()):
-            drive.out.clear()
-            if n % 10 == 5:
-                drive.evict(lambda i, seq: seq % 2 == 0)
-            yield
-
-    def sizes() -> dict[str, int]:
-        return {"the snapshot": snapshot_bytes(drive.watched.snapshot()), "nbytes": drive.watched.logic.nbytes}
-
-    with at_noon():
-        return growth(drive.watched.logic, pieces(), sizes)
