@@ -28,7 +28,7 @@ STRETCH: Final = 48
 PIECES: Final = 5 * STRETCH + 1
 LEAST_LEAK: Final = 200
 """Bytes by which memory may grow in every stretch."""
-MOST_NOISE: Final = 60_000
+MOST_NOISE: Final = 1 << 18
 """Bytes by which it may grow in all."""
 
 
