@@ -214,7 +214,8 @@ def check_bounds_shape_and_dtype(strategy: Any) -> None:
 @checks("disorder")
 def check_bounds_are_not_ahead(strategy: Any) -> None:
     """No input is released further than it has come: what has not arrived would be late by decree."""
-    if getattr(strategy, "watermark_columns", None) is not None or hasattr(strategy, "arrival_unit"):
+    clocked = getattr(strategy, "reads_clock", False) or hasattr(strategy, "arrival_unit")
+    if getattr(strategy, "watermark_columns", None) is not None or clocked:
         # A watermark, or the time of arrival, may say more of an input than its rows.
         return
     for m in (2, 3):
