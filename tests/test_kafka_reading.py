@@ -15,18 +15,19 @@ pytest.importorskip("pyspark")
 
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.spark import ParquetSink, read_from_kafka, sliding_window_join, write_outputs
-from slackwater.transforms.spark.kafka import METADATA
+from slackwater.transforms.spark.kafka import METADATA, STRIDE
 
 pytestmark = pytest.mark.spark
 
 BASE = 1_700_000_000_000
 
 
-def numbered(millis: list[int]) -> list[int]:
-    """Arrival numbers of one partition, as they are documented."""
+def numbered(millis: list[int], part: int) -> list[int]:
+    """Arrival numbers of one partition of a topic that is read alone, as they are documented."""
     found: list[int] = []
     for at in millis:
-        found.append(max(at * 1_000_000, found[-1] + 1) if found else at * 1_000_000)
+        nanos = at * 1_000_000 // STRIDE * STRIDE + part
+        found.append(max(nanos, found[-1] + STRIDE) if found else nanos)
     return found
 
 
@@ -43,7 +44,8 @@ def test_offsets_order_a_partition_and_timestamps_merge_several(spark: Any, brok
     table = rows.toArrow().sort_by([("part", "ascending"), ("at", "ascending")])
     assert table["part"].equals(table["kafka_partition"].cast("int32"))
     assert table["n"].to_pylist() == table["kafka_offset"].to_pylist() == [*range(200)] * 3
-    assert table["at"].to_pylist() == [at for part in range(3) for at in numbered(millis[part])]
+    assert table["at"].to_pylist() == [at for part in range(3) for at in numbered(millis[part], part)]
+    assert len(set(table["at"].to_pylist())) == 600, "no two arrive at once"
     assert set(table["kafka_topic"].to_pylist()) == {topic}
 
 

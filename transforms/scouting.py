@@ -37,8 +37,9 @@ from slackwater.transforms.operator import Operator
 from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.plan import ARRIVAL, JoinPlan, bind
 from slackwater.transforms.reorder import Emitted, ReorderBuffer
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order
+from slackwater.transforms.replay import arrival_numbers
 from slackwater.transforms.sampling import Sample, Sampler, at_level
+from slackwater.transforms.ties import in_stable_order
 
 _LEFT_OUT: dict[str, Any] = {
     "archive": None, "error_handling": None, "hot_keys": None, "id": None, "join": {"strategy": "mswj"},
@@ -178,7 +179,7 @@ class Scout:
             rows = pa.concat_batches([empty, *(at_level(sample.rows, level) for sample in of_input)])
             batches.append(rows)
             arrivals.append(arrival_numbers(self._plan, i, rows) + first)
-        self._operator.push(in_arrival_order(batches, arrivals))
+        self._operator.push(in_stable_order(self._plan, batches, arrivals))
 
     def advance(self, progress: Int64s) -> None:
         """Go on to where all rows have brought the inputs (``Operator.advance``)."""

@@ -15,7 +15,7 @@ The session needs Spark's Kafka connector: see ``connector``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any, Final, Literal
@@ -38,7 +38,11 @@ METADATA: Final = ("key", "topic", "partition", "offset", "timestamp")
 PAYLOAD: Final = "payload"
 """The column that has the value of a message of the format ``raw``."""
 TIMEOUT: Final = "30s"
+STRIDE: Final = 1024
+"""How far apart arrival numbers of a partition are, at least, in nanoseconds; partitions of all topics of one
+DataFrame have numbers of their own if they are no more."""
 _ARRIVAL, _MALFORMED, _TEXT, _FOUND = "__arrival", "__malformed", "__text", "__found"
+_PARTITION, _TOPIC = "__partition_read", "__topic_read"
 _NANOS_PER_MICRO: Final = 1000
 
 
@@ -61,9 +65,10 @@ def read_from_kafka(
     """Return the messages of topics as rows.
 
     The column ``arrival`` says in which order they arrived, for the setting ``arrival`` of a join: the timestamp
-    that the broker keeps, in nanoseconds since 1970, raised where it must be to exceed that of the message before
-    by one at least. Within a micro-batch (a batch DataFrame is one) it increases strictly with the offset of a
-    partition, and partitions are merged by timestamp. Micro-batches arrive one after the other.
+    that the broker keeps, in nanoseconds since 1970 give or take a microsecond, raised where it must be to exceed
+    that of the message before. Within a micro-batch (a batch DataFrame is one) it increases strictly with the
+    offset of a partition, and partitions are merged by timestamp, those of equal timestamps by their numbers and
+    topics. So a micro-batch that is tried again has the same order. Micro-batches arrive one after the other.
 
     A message that is no JSON, whose values do not have the types of the schema, or that lacks a column which the
     schema says is NOT NULL, becomes a row with null in all columns of the schema and its text in ``raw``. Without
@@ -103,9 +108,11 @@ def read_from_kafka(
     reader = (session.readStream if streaming else session.read).format("kafka").options(**given)
     read = dict.fromkeys([*metadata, "timestamp"])
     values = [F.col("value").alias(PAYLOAD)] if columns is None else _parsing(columns)
-    messages = reader.load().select(*read, *values)
-    numbered = StructType([*messages.schema.fields, StructField(_ARRIVAL, LongType())])
-    rows = messages.mapInArrow(_number, numbered)
+    places = [F.col("partition").alias(_PARTITION), F.col("topic").alias(_TOPIC)]
+    messages = reader.load().select(*read, *values, *places)
+    kept = messages.schema.fields[: -len(places)]
+    numbered = StructType([*kept, StructField(_ARRIVAL, LongType())])
+    rows = messages.mapInArrow(_numbering(topics), numbered)
     beside = [F.col(name).alias(f"kafka_{name}") for name in metadata]
     beside.append(F.col(_ARRIVAL).alias(arrival))
     if columns is None:
@@ -175,19 +182,32 @@ def as_messages(rows: DataFrame, key: str | None = "id") -> DataFrame:
     return rows.select(*columns, value.alias("value"))
 
 
-def _number(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Add arrival numbers to the messages of a task, which Spark reads from one partition, in order of offset."""
-    last = np.int64(-1 << 62)
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        nanos = batch.column("timestamp").cast(pa.int64()).to_numpy() * _NANOS_PER_MICRO
-        steps = np.arange(nanos.size)
-        nanos[0] = max(nanos[0], last + 1)
-        arrival = np.maximum.accumulate(nanos - steps) + steps
-        last = arrival[-1]
-        yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(arrival)], [*batch.schema.names, _ARRIVAL])
-    spare_loaded()
+def _numbering(topics: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that adds arrival numbers to the messages of a task.
+
+    Spark lets a task read one partition, in order of offset. Its numbers leave the same remainder when they are
+    divided by STRIDE, and no other partition's do, so that no two messages have the same: which task reads which
+    partition is another matter each time that Spark plans a micro-batch.
+    """
+    ranks = {topic: rank for rank, topic in enumerate(sorted(set(topics)))}
+
+    def number(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        last = np.int64(-1 << 62)
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            place = batch.column(_PARTITION)[0].as_py() * len(ranks) + ranks[batch.column(_TOPIC)[0].as_py()]
+            turns = batch.column("timestamp").cast(pa.int64()).to_numpy() * _NANOS_PER_MICRO // STRIDE
+            steps = np.arange(turns.size)
+            turns[0] = max(turns[0], last + 1)
+            turns = np.maximum.accumulate(turns - steps) + steps
+            last = turns[-1]
+            arrival = pa.array(turns * STRIDE + place % STRIDE)
+            kept = batch.drop_columns([_PARTITION, _TOPIC])
+            yield kept.append_column(_ARRIVAL, arrival)
+        spare_loaded()
+
+    return number
 
 
 def _parsing(columns: StructType) -> list[Column]:

@@ -35,6 +35,7 @@ from slackwater.transforms.spark.packing import (
     read_note,
     read_sample,
 )
+from slackwater.transforms.ties import in_stable_order
 
 STEP_ROWS: Final = 1 << 17
 """Rows that the operator is given at a time: bounds what it builds up before results leave."""
@@ -68,7 +69,8 @@ class Shard:
     Rows are processed in arrival order over all inputs. Where the source sends marks, a row waits until no
     input can bring an earlier one, so the cuts between micro-batches change no result; the wait is bounded by
     how far the inputs' cuts are apart. Without marks every micro-batch is taken to have arrived after the one
-    before, and nothing waits; where no arrival column is named, numbers go on from one to the next. Beats then
+    before, and nothing waits; rows with equal numbers are taken in the same order wherever they were read
+    (``ties``); where no arrival column is named, numbers go on from one micro-batch to the next. Beats then
     tell how far rows of all shards have brought each input: as far as it is once the micro-batch has been taken
     (QDDH sec. V). An input that has brought no rows to any shard for ``idle_timeout`` holds nothing back any
     more, until it does.
@@ -140,7 +142,11 @@ class Shard:
             self._numbered = max(
                 (int(arrival.max()) + 1 for arrival in arrivals if arrival.size), default=self._numbered
             )
-        chunk = in_arrival_order(batches, arrivals)._replace(bounded=not live)
+        if marks is None:
+            chunk = in_stable_order(self.plan, batches, arrivals)
+        else:
+            chunk = in_arrival_order(batches, arrivals)
+        chunk = chunk._replace(bounded=not live)
         if live:
             chunk = chunk._replace(came=self._since_last(chunk.input.size, given.nanos // 1000))
         self._given += np.bincount(chunk.at_home, minlength=self._given.size)

@@ -1,0 +1,184 @@
+"""A live join from Kafka to Kafka that is killed in the middle of micro-batches, against the same left alone.
+
+    python benchmarks/kafka_kills.py [--kills N] [--partitions N] [--messages N] [--rows N] [--recall R]
+
+A broker in KRaft mode is started on loopback, with two topics out of order, whose timestamps tie in all
+partitions. The driver is a program of its own: it joins both and writes results to a third topic, their ids as
+keys. Its process group, Java included, gets SIGKILL at a random moment: in the middle of a micro-batch, when part
+of it has been sent, or before it is committed. It is started again on the same checkpoint, until all messages are
+consumed. What is in the topic, one message of each key, must be what a run that nobody disturbed has sent:
+nothing lost, nothing doubled under another id, nothing under an id that another result has.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+NAMES = ("a", "b")
+SHARDS = 4
+BASE_MS = 1_700_000_000_000
+AT_ONCE = 20
+"""Messages of a topic that have the same timestamp."""
+
+
+def send(broker: Any, prefix: str, messages: int, partitions: int) -> None:
+    """Make both topics: a third of the messages up to 300 ms late, over the partitions at random."""
+    rng = np.random.default_rng(7)
+    for name in NAMES:
+        broker.create(f"{prefix}-{name}", partitions)
+        late = np.where(rng.random(messages) < 0.3, rng.integers(0, 300, messages), 0)
+        ts, keys = 10 * np.arange(messages) - late, rng.integers(0, max(8, messages // 50), messages)
+        home = rng.integers(0, partitions, messages)
+        for part in range(partitions):
+            rows = np.flatnonzero(home == part)
+            values = [f'{{"ts":{ts[n]},"k":{keys[n]},"n":{n}}}' for n in rows]
+            broker.send(f"{prefix}-{name}", values, part, (BASE_MS + rows // AT_ONCE * AT_ONCE).tolist())
+
+
+def drive(address: str, prefix: str, out: str, checkpoint: str, rows: int, recall: float) -> None:
+    """Join all there is, from where the checkpoint says."""
+    from slackwater.transforms.spark import (
+        KafkaSink,
+        read_from_kafka,
+        sliding_window_join,
+        start_session,
+        with_kafka,
+        write_outputs,
+    )
+
+    session = start_session(app="slackwater kafka kills", conf=with_kafka())
+    schema = "ts BIGINT NOT NULL, k BIGINT, n BIGINT"
+    streams = {
+        name: read_from_kafka(session, address, f"{prefix}-{name}", schema=schema, raw=None, rows_per_batch=rows)
+        for name in NAMES
+    }
+    disorder: dict[str, Any] = {"strategy": "fixed", "slack": "300ms"}
+    joined = sliding_window_join(
+        streams,
+        time="ts",
+        window="300ms",
+        where="a.k = b.k",
+        arrival="arrival",
+        id="id",
+        shards=SHARDS,
+        disorder={"recall": recall, "interval": "200ms", "period": "2s"} if recall else disorder,
+    )
+    query = write_outputs(joined, checkpoint, trigger={"availableNow": True}, results=KafkaSink(address, out))
+    query.awaitTermination()
+    session.stop()
+
+
+class Driver:
+    """The driver as a program of its own."""
+
+    def __init__(self, broker: Any, prefix: str, out: str, checkpoint: Path, options: argparse.Namespace) -> None:
+        self._checkpoint = checkpoint
+        given = [broker.address, prefix, out, str(checkpoint), str(options.rows), str(options.recall)]
+        self._command = [sys.executable, __file__, "drive", *given]
+
+    def planned(self) -> int:
+        """Return how many micro-batches have been planned."""
+        return self._count("offsets")
+
+    def committed(self) -> int:
+        """Return how many micro-batches have been committed."""
+        return self._count("commits")
+
+    def run(self, kills: int, chance: random.Random) -> int:
+        """Run it to its end, killing it meanwhile; return how many kills found a micro-batch under way."""
+        under_way = done = 0
+        while self._life(done < kills, chance):
+            done += 1
+            under_way += self.planned() > self.committed()
+        if done < kills:
+            raise SystemExit(f"there were {done} kills only; give it more messages")
+        return under_way
+
+    def _life(self, kill: bool, chance: random.Random) -> bool:
+        """Start it, and kill it in the middle of a micro-batch; return whether that came before its end."""
+        process = subprocess.Popen(self._command, start_new_session=True)
+        # The first micro-batch of a life takes longest: kernels are loaded.
+        number, moment = self.committed() + chance.randint(1, 2), chance.uniform(0.0, 1.5)
+        while process.poll() is None:
+            time.sleep(0.02)
+            if kill and self.planned() > number:
+                time.sleep(moment)
+                if self.planned() <= self.committed():
+                    number = self.committed() + 1
+                    continue
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return True
+        if process.returncode:
+            raise SystemExit(f"the driver ended with {process.returncode}")
+        return False
+
+    def _count(self, part: str) -> int:
+        found = [int(file.name) for file in (self._checkpoint / part).glob("*") if file.name.isdigit()]
+        return max(found, default=-1) + 1
+
+
+def results_of(broker: Any, topic: str) -> tuple[int, dict[str, set[tuple[int, int]]]]:
+    """Return how many messages a topic has, and the pairs under each key."""
+    found: dict[str, set[tuple[int, int]]] = {}
+    sent = broker.received(topic)
+    for key, value in sent:
+        row = json.loads(value)
+        found.setdefault(key.decode(), set()).add((row["a_n"], row["b_n"]))
+    return len(sent), found
+
+
+def main(options: argparse.Namespace) -> None:
+    """Compare, and print what was found as JSON."""
+    from kafka_broker import Broker
+
+    with Broker() as broker, tempfile.TemporaryDirectory(prefix="slackwater-kafka-kills-") as folder:
+        send(broker, "in", options.messages, options.partitions)
+        sent, pairs, under_way = {}, {}, 0
+        for name, kills in (("alone", 0), ("killed", options.kills)):
+            broker.create(f"out-{name}", options.partitions)
+            driver = Driver(broker, "in", f"out-{name}", Path(folder) / name, options)
+            under_way = driver.run(kills, random.Random(options.seed))
+            sent[name], pairs[name] = results_of(broker, f"out-{name}")
+    expected, found = pairs["alone"], pairs["killed"]
+    times = Counter(pair for of_key in found.values() for pair in of_key)
+    told = {
+        "kills": options.kills,
+        "kills_in_mid_batch": under_way,
+        "partitions": options.partitions,
+        "results": len(expected),
+        "sent_twice": sent["killed"] - len(found),
+        "lost": len(expected.keys() - found.keys()),
+        "doubled": sum(n - 1 for n in times.values()),
+        "renamed": sum(found[key] != expected.get(key) for key in found),
+    }
+    print(json.dumps(told, indent=2), flush=True)
+    if told["lost"] or told["doubled"] or told["renamed"] or sent["alone"] != len(expected):
+        raise SystemExit("kills have changed the results")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["drive"]:
+        drive(*sys.argv[2:6], rows=int(sys.argv[6]), recall=float(sys.argv[7]))
+    else:
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+        parser.add_argument("--kills", type=int, default=20)
+        parser.add_argument("--partitions", type=int, default=3, help="of each topic")
+        parser.add_argument("--messages", type=int, default=80_000, help="of each topic")
+        parser.add_argument("--rows", type=int, default=1000, help="of each topic in a micro-batch")
+        parser.add_argument("--recall", type=float, default=0, help="to ask for; default: a fixed slack")
+        parser.add_argument("--seed", type=int, default=1)
+        main(parser.parse_args())
