@@ -78,7 +78,8 @@ def reference(
 ) -> Extents:
     """Return the extents of rows in arrival order.
 
-    ``slack`` is K of K-slack; ``"w"`` takes the column ``w`` as punctuations; None never has one.
+    ``slack`` is K of K-slack, where rows of the newest time are never late; ``"w"`` takes the column ``w`` as
+    punctuations; None never has one.
     """
     out = Extents()
     seen: list[Row] = []
@@ -118,7 +119,7 @@ def reference(
             out.late.append(row["id"])
         seen.append(row)
         newest = ts if newest is None else max(newest, ts)
-        bound = row["w"] if slack == "w" else newest - slack
+        bound = row["w"] if slack == "w" else newest - max(slack, 1)
         if bound is not None:
             tau = bound if tau is None else max(tau, bound)
         if tau is not None:

@@ -116,11 +116,21 @@ def test_a_range_of_five_minutes_that_slides_by_one_holds_every_row_five_times()
 def test_an_extent_is_complete_once_the_punctuation_reaches_its_last_tick():
     """ADC (6.2), the right way round: extent 0 of SLIDE 10 is complete at τ = 9, not at τ = 8."""
     for last, expected in ((8, []), (9, [0])):
-        done = run(plan_of(range="10ms", disorder={"strategy": "none"}), sensors([0, last]), 1, bounded=False)
+        plan = plan_of(range="10ms", disorder={"strategy": "fixed", "slack": "1ms"})
+        done = run(plan, sensors([0, last + 1]), 1, bounded=False)
         ends = [
             end for out in done.outputs[:-1] for batch in out.syncs for end in batch.column("extent").to_pylist()
         ]
         assert [end for end in ends if end >= 0] == expected
+
+
+@pytest.mark.parametrize("strategy", ["none", "max"])
+@pytest.mark.parametrize("cut", [1, 3, 100])
+def test_rows_of_one_time_are_in_time_without_slack(strategy, cut):
+    """Rows in order: the first at the last tick of an extent does not close it to others of that time."""
+    done = run(plan_of(range="10ms", disorder={"strategy": strategy}), sensors([0, 9, 9, 9, 10, 19, 19, 25]), cut)
+    assert done.rows("late") == []
+    assert [row["n"] for row in done.rows()] == [4, 3, 1]
 
 
 def test_punctuations_that_go_back_produce_no_extent_twice():

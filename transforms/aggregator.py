@@ -74,6 +74,7 @@ class Aggregator(InMemoryOperator):
             cut = arrivals.part(part)
             bounds = np.minimum(self._disorder.bounds(cut), LIMIT)
             self._pacing.hold(cut, bounds)
+            bounds = self._passed(bounds, cut.progress)
             started = time.perf_counter()
             for complete in self._store.advance(
                 cut.ts, groups[part], (words[0][part], words[1][part]), bounds, late[part], gone[part]
@@ -100,11 +101,16 @@ class Aggregator(InMemoryOperator):
     def advance(self, progress: Int64s) -> Outputs:
         """Emit the extents that are complete by where rows of other shards have brought the input."""
         out = Outputs.empty()
-        (bound,) = self._pacing.advance(out, self._intake.advance(progress))
+        (reached,) = progress = self._intake.advance(progress)
+        (bound,) = self._pacing.advance(out, progress)
         started = time.perf_counter()
-        for complete in self._store.pass_over(min(int(bound), LIMIT)):
+        for complete in self._store.pass_over(min(int(self._passed(bound, reached)), LIMIT)):
             started = self._deliver(out, complete, np.empty(0, np.int64), started)
         return out
+
+    def _passed(self, bounds: Int64s, progress: Int64s) -> Int64s:
+        """Return up to which event times no row comes in time: without slack, one of the newest time may yet."""
+        return bounds if self._plan.watermark_columns is not None else bounds - (bounds == progress)
 
     def finish(self) -> Outputs:
         """Emit every extent that holds a row, in order: the input has ended."""
