@@ -15,6 +15,7 @@ from slackwater.transforms.config import JoinConfig
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import ARRIVAL, JoinPlan, bind
 from slackwater.transforms.replay import in_arrival_order
+from slackwater.transforms.ties import in_stable_order
 
 NAMES = "abcd"
 ROWS = 400
@@ -51,11 +52,12 @@ def bound(tables: list[pa.Table], **changes: Any) -> JoinPlan:
 
 
 def expected(
-    plan: JoinPlan, tables: list[pa.Table], order: str = "progress"
+    plan: JoinPlan, tables: list[pa.Table], order: str = "progress", frames: bool = False
 ) -> tuple[Counter[Any], Counter[Any]]:
     """Results and late rows of one operator per shard, each fed all its rows at once.
 
-    Without an arrival column, rows arrive by the ``progress`` of their input, event ``time`` or ``place``.
+    Without an arrival column, rows arrive by the ``progress`` of their input, event ``time`` or ``place``. Those that
+    arrive at once are taken as of files, or as of ``frames``.
     """
     shards: list[list[tuple[pa.RecordBatch, Any]]] = [[] for _ in range(plan.config.shards)]
     for i, table in enumerate(tables):
@@ -70,7 +72,8 @@ def expected(
     results, late = [], []
     for parts in shards:
         operator = Operator(plan)
-        chunk = in_arrival_order([batch for batch, _ in parts], [arrival for _, arrival in parts])
+        batches, arrivals = [batch for batch, _ in parts], [arrival for _, arrival in parts]
+        chunk = in_stable_order(plan, batches, arrivals) if frames else in_arrival_order(batches, arrivals)
         for out in (operator.push(chunk), operator.finish()):
             results += out.results
             late += out.late

@@ -110,7 +110,7 @@ def test_batch_and_streaming_joins_through_connect(server: int, tmp_path: Path) 
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    results, late = expected(bound(tables, **CASE), tables)
+    results, late = expected(bound(tables, **CASE), tables, frames=True)
     assert file_rows(tmp_path / "batch.parquet") == results
     assert found["late"] == late.total()
     assert found["batch"]["results"] == results.total()

@@ -21,9 +21,10 @@ from pyspark.sql.pandas.types import from_arrow_schema as to_spark
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.operator import Operator
 from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import arrival_numbers, in_arrival_order
+from slackwater.transforms.replay import arrival_numbers
 from slackwater.transforms.spark import sliding_window_join
 from slackwater.transforms.spark.state import read_account
+from slackwater.transforms.ties import in_stable_order
 
 pytestmark = pytest.mark.spark
 
@@ -62,7 +63,7 @@ def test_batch_frames_are_joined_to_the_end(spark: Any) -> None:
         join={"strategy": "pwjoin"},
         punctuations={"source": "d", "input": "b", "key": "k"},
     )
-    # Ties in arrival are broken by Spark's partitions: make the numbers unique to know the order.
+    # Ties in arrival are broken otherwise than in files: make the numbers unique.
     frames = {name: f.withColumn("arrived", f.arrived * 1000 + f.id) for name, f in frames.items()}
     tables = [
         t.set_column(4, "arrived", pa.array(t["arrived"].to_numpy() * 1000 + t["id"].to_numpy())) for t in tables
@@ -125,7 +126,7 @@ def in_micro_batches(plan: JoinPlan, tables: list[pa.Table], files: int) -> Coun
             homes = [plan.partitioning.routes(i, b).home for i, b in enumerate(parts)]
             of_shard = [b.filter(pa.array(home == shard)) for b, home in zip(parts, homes, strict=True)]
             arrivals = [arrival_numbers(plan, i, b) for i, b in enumerate(of_shard)]
-            results += operator.push(in_arrival_order(of_shard, arrivals)).results
+            results += operator.push(in_stable_order(plan, of_shard, arrivals)).results
             results += operator.advance(progress).results
     return rows_of(results)
 
@@ -170,7 +171,7 @@ def test_inputs_that_fall_silent_are_found_by_the_clock(spark: Any, tmp_path: Pa
     paths = write(tmp_path, tables)
     case = settings(where="a.k = b.k", shards=2, arrival="arrived", idle_timeout="1s")
     joined = sliding_window_join(streams(spark, paths), **case)
-    everything = expected(bound(tables, **case), tables)[0]
+    everything = expected(bound(tables, **case), tables, frames=True)[0]
     found: list[pa.Table] = []
 
     def keep(batch: Any, number: int) -> None:

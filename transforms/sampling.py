@@ -86,7 +86,8 @@ class Sampler:
     def _extremes(self, batch: pa.RecordBatch, ts: Int64s) -> Int64s:
         """Return the rows that are always chosen."""
         arrival = arrival_numbers(self._plan, self._which, batch)
-        rows = np.argsort(arrival, kind="stable")
+        # As ``ties`` orders them.
+        rows = np.lexsort((ts, arrival))
         rows = rows[self._progress.follow(batch)[rows]]
         if not rows.size:
             return rows

@@ -24,12 +24,10 @@ def in_stable_order(plan: JoinPlan, batches: Sequence[pa.RecordBatch], arrivals:
     """Merge one batch per input into a chunk, as ``in_arrival_order``, whatever order the rows of a batch are in.
 
     Rows of an input with equal numbers go in order of event time, then of their text as JSON: those that are left
-    are equal, and which is which makes no difference. Without a column of arrival numbers, rows keep their order.
+    are equal, and which is which makes no difference.
     """
-    if plan.arrival_columns is not None or plan.arrives_by_time:
-        pairs = [_settled(plan, i, *pair) for i, pair in enumerate(zip(batches, arrivals, strict=True))]
-        batches, arrivals = [batch for batch, _ in pairs], [arrival for _, arrival in pairs]
-    return in_arrival_order(batches, arrivals)
+    pairs = [_settled(plan, i, *pair) for i, pair in enumerate(zip(batches, arrivals, strict=True))]
+    return in_arrival_order([batch for batch, _ in pairs], [arrival for _, arrival in pairs])
 
 
 def _settled(plan: JoinPlan, which: int, batch: pa.RecordBatch, arrival: Int64s) -> tuple[pa.RecordBatch, Int64s]:
