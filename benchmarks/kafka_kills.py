@@ -4,10 +4,10 @@
 
 A broker in KRaft mode is started on loopback, with two topics out of order, whose timestamps tie in all
 partitions. The driver is a program of its own: it joins both and writes results to a third topic, their ids as
-keys. Its process group, Java included, gets SIGKILL at a random moment: in the middle of a micro-batch, when part
-of it has been sent, or before it is committed. It is started again on the same checkpoint, until all messages are
-consumed. What is in the topic, one message of each key, must be what a run that nobody disturbed has sent:
-nothing lost, nothing doubled under another id, nothing under an id that another result has.
+keys. Its process group, Java included, gets SIGKILL at a random moment after it has begun to send a micro-batch:
+when part of it has been sent, or all and not committed, or in the middle of the next. It is started again on the
+same checkpoint, until all messages are consumed. What is in the topic, one message of each key, must be what a
+run that nobody disturbed has sent: nothing lost, nothing doubled under another id, nor under the id of another.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +77,34 @@ def drive(address: str, prefix: str, out: str, checkpoint: str, rows: int, recal
         shards=SHARDS,
         disorder={"recall": recall, "interval": "200ms", "period": "2s"} if recall else disorder,
     )
-    query = write_outputs(joined, checkpoint, trigger={"availableNow": True}, results=KafkaSink(address, out))
-    query.awaitTermination()
+    sink = Marking(KafkaSink(address, out), Path(f"{checkpoint}-sends"))
+    write_outputs(joined, checkpoint, trigger={"availableNow": True}, results=sink).awaitTermination()
     session.stop()
+
+
+@dataclass(frozen=True)
+class Marking:
+    """Sends by another sink; a folder has a file for every micro-batch that this driver has begun to send."""
+
+    sink: Any
+    folder: Path
+
+    def check(self, rows: Any, fresh: bool) -> None:
+        """As the sink does."""
+        self.sink.check(rows, fresh)
+
+    def write(self, rows: Any, number: int) -> None:
+        """Mark it, and send."""
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / f"{os.getpid()}-{number}").touch()
+        self.sink.write(rows, number)
 
 
 class Driver:
     """The driver as a program of its own."""
 
     def __init__(self, broker: Any, prefix: str, out: str, checkpoint: Path, options: argparse.Namespace) -> None:
-        self._checkpoint = checkpoint
+        self._checkpoint, self._sends = checkpoint, Path(f"{checkpoint}-sends")
         given = [broker.address, prefix, out, str(checkpoint), str(options.rows), str(options.recall)]
         self._command = [sys.executable, __file__, "drive", *given]
 
@@ -97,28 +116,25 @@ class Driver:
         """Return how many micro-batches have been committed."""
         return self._count("commits")
 
-    def run(self, kills: int, chance: random.Random) -> int:
-        """Run it to its end, killing it meanwhile; return how many kills found a micro-batch under way."""
+    def run(self, kills: int, chance: random.Random) -> tuple[int, int]:
+        """Run it to its end, killing it so often in mid-batch; return the kills in mid-batch, and all."""
         under_way = done = 0
-        while self._life(done < kills, chance):
+        while self._life(under_way < kills, chance):
             done += 1
             under_way += self.planned() > self.committed()
-        if done < kills:
-            raise SystemExit(f"there were {done} kills only; give it more messages")
-        return under_way
+            print(f"kill {done}, micro-batch {self.planned() - 1}, {under_way} in mid-batch", flush=True)
+        if under_way < kills:
+            raise SystemExit(f"there were {under_way} kills in mid-batch only; give it more messages")
+        return under_way, done
 
     def _life(self, kill: bool, chance: random.Random) -> bool:
-        """Start it, and kill it in the middle of a micro-batch; return whether that came before its end."""
+        """Start it, and kill it a moment after it has begun to send; return whether that came before its end."""
         process = subprocess.Popen(self._command, start_new_session=True)
-        # The first micro-batch of a life takes longest: kernels are loaded.
-        number, moment = self.committed() + chance.randint(1, 2), chance.uniform(0.0, 1.5)
+        sends, moment = chance.randint(1, 2), chance.choice([0.0, 0.1, 0.2, 0.4, 0.8])
         while process.poll() is None:
-            time.sleep(0.02)
-            if kill and self.planned() > number:
-                time.sleep(moment)
-                if self.planned() <= self.committed():
-                    number = self.committed() + 1
-                    continue
+            time.sleep(0.01)
+            if kill and len(list(self._sends.glob(f"{process.pid}-*"))) >= sends:
+                time.sleep(chance.uniform(0, moment))
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 return True
@@ -147,16 +163,16 @@ def main(options: argparse.Namespace) -> None:
 
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="slackwater-kafka-kills-") as folder:
         send(broker, "in", options.messages, options.partitions)
-        sent, pairs, under_way = {}, {}, 0
+        sent, pairs, under_way, kills_in_all = {}, {}, 0, 0
         for name, kills in (("alone", 0), ("killed", options.kills)):
             broker.create(f"out-{name}", options.partitions)
             driver = Driver(broker, "in", f"out-{name}", Path(folder) / name, options)
-            under_way = driver.run(kills, random.Random(options.seed))
+            under_way, kills_in_all = driver.run(kills, random.Random(options.seed))
             sent[name], pairs[name] = results_of(broker, f"out-{name}")
     expected, found = pairs["alone"], pairs["killed"]
     times = Counter(pair for of_key in found.values() for pair in of_key)
     told = {
-        "kills": options.kills,
+        "kills": kills_in_all,
         "kills_in_mid_batch": under_way,
         "partitions": options.partitions,
         "results": len(expected),
@@ -175,9 +191,9 @@ if __name__ == "__main__":
         drive(*sys.argv[2:6], rows=int(sys.argv[6]), recall=float(sys.argv[7]))
     else:
         parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-        parser.add_argument("--kills", type=int, default=20)
+        parser.add_argument("--kills", type=int, default=20, help="in mid-batch")
         parser.add_argument("--partitions", type=int, default=3, help="of each topic")
-        parser.add_argument("--messages", type=int, default=80_000, help="of each topic")
+        parser.add_argument("--messages", type=int, default=40_000, help="of each topic")
         parser.add_argument("--rows", type=int, default=1000, help="of each topic in a micro-batch")
         parser.add_argument("--recall", type=float, default=0, help="to ask for; default: a fixed slack")
         parser.add_argument("--seed", type=int, default=1)

@@ -123,7 +123,7 @@ def run(
     pipeline = read_template(template, _pairs(variables))
     _check_apart(pipeline, summary=summary, metrics=metrics)
     start = _runner(runner, _pairs(beam_options, "--beam-option"), master, conf)
-    start = with_live_options(start, pipeline, runner is Runner.spark, checkpoint, until_caught_up)
+    start = with_live_options(start, pipeline, runner is Runner.spark, checkpoint, until_caught_up, metrics)
     with ending_on_signals(), show_progress(template) as progress, metrics_to(metrics, pipeline) as measured:
         result = start(measured, progress=progress)
     for warning in result.get("warnings", ()):
@@ -171,6 +171,7 @@ def check(
     from slackwater.pipelines.assembly import assemble
     from slackwater.pipelines.cli_show import show_assembly
     from slackwater.pipelines.graph import Create, Read
+    from slackwater.pipelines.live import prepared
     from slackwater.pipelines.sources import source_schema
     from slackwater.pipelines.template import read_template
 
@@ -180,7 +181,7 @@ def check(
 
     _load_plugins(plugins)
     spare_pandas(_own_process)
-    assembly = assemble(read_template(template, _pairs(variables)), schema_of)
+    assembly = assemble(prepared(read_template(template, _pairs(variables))), schema_of)
     check_archives(assembly)
     show_assembly(assembly, explain)
 

@@ -30,14 +30,20 @@ def with_live_options(
     on_spark: bool,
     checkpoint: Path | None,
     until_caught_up: bool,
+    metrics: Path | None = None,
 ) -> Callable[..., dict[str, Any]]:
     """Return a runner that is told of the options for live runs; raise if they are given for another run."""
     from slackwater.pipelines.live import is_live
 
     if is_live(pipeline) and on_spark:
         folder = None if checkpoint is None else str(checkpoint)
-        return partial(start, checkpoint=folder, until_caught_up=until_caught_up)
+        file = None if metrics is None else str(metrics)
+        return partial(start, checkpoint=folder, until_caught_up=until_caught_up, metrics=file, tell=_tell)
     if checkpoint is not None or until_caught_up:
         option = "--until-caught-up" if checkpoint is None else "--checkpoint"
         raise ConfigError("is for templates that read from Kafka, with --runner spark; leave it out", option)
     return start
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from slackwater.pipelines.graph import Pipeline, ReadKafka, Write, WriteKafka
-from slackwater.pipelines.template import node_error
+from dataclasses import replace
+from typing import Any
+
+from slackwater.pipelines.graph import Filter, MapToFields, Node, Pipeline, Port, ReadKafka, Write, WriteKafka
+from slackwater.pipelines.kafka_settings import ARRIVAL
+from slackwater.pipelines.template import TemplateError, node_error
+from slackwater.transforms.clock_units import in_nanoseconds
+from slackwater.transforms.config import ChooseValuesConfig, DisorderConfig, OperatorConfig, ShedConfig
 from slackwater.transforms.errors import ConfigError
+
+Step = Filter | MapToFields
 
 
 def is_live(pipeline: Pipeline) -> bool:
@@ -33,6 +41,33 @@ def refuse_live(pipeline: Pipeline, runner: str) -> None:
             raise node_error(node, ConfigError(fault))
 
 
+def prepared(pipeline: Pipeline) -> Pipeline:
+    """Return a template as it runs: one that reads from Kafka is checked, and takes rows as Kafka got them.
+
+    Raises:
+        TemplateError: A live run would refuse it.
+    """
+    if not is_live(pipeline):
+        return pipeline
+    check_live(pipeline)
+    nodes = []
+    for node in pipeline.nodes:
+        config = node.config
+        if isinstance(config, OperatorConfig) and getattr(config, "arrival", "") is None:
+            config = config.model_copy(update={"arrival": ARRIVAL, **_in_nanoseconds(config)})
+        nodes.append(replace(node, config=config))
+    return replace(pipeline, nodes=tuple(nodes))
+
+
+def _in_nanoseconds(config: OperatorConfig) -> dict[str, Any]:
+    """Return what becomes of settings that have a unit of times of arrival: Kafka's are nanoseconds."""
+    if isinstance(config, DisorderConfig):
+        return {"disorder": in_nanoseconds(config.disorder)}
+    if isinstance(config, ShedConfig) and config.arrival_unit is None:
+        return {"arrival_unit": "ns"}
+    return {}
+
+
 def check_live(pipeline: Pipeline) -> None:
     """Raise TemplateError where a template that reads from Kafka has what only runs to an end can do."""
     for node in pipeline.nodes:
@@ -43,3 +78,46 @@ def check_live(pipeline: Pipeline) -> None:
         if not node.inputs and not isinstance(config, ReadKafka):
             fault = "ends, and what reads from Kafka does not; send its rows to a topic, or run without Kafka"
             raise node_error(node, ConfigError(fault))
+        if isinstance(config, ChooseValuesConfig):
+            fault = "chooses when its inputs have ended, and what reads from Kafka does not; read files"
+            raise node_error(node, ConfigError(fault))
+        if getattr(config, "archive", None) is not None:
+            fault = "is complete when the inputs end, and what reads from Kafka does not; leave it off"
+            raise node_error(node, ConfigError(fault, "archive"))
+    operator = only_operator(pipeline)
+    for node in pipeline.nodes:
+        if isinstance(node.config, Write | WriteKafka):
+            (port,) = node.inputs.values()
+            if origin(pipeline, port)[0].node != operator.name:
+                fault = "reads a topic without an operator between, which a live run has no use for; remove it"
+                raise node_error(node, ConfigError(fault, "input"))
+
+
+def only_operator(pipeline: Pipeline) -> Node:
+    """Return the operator of a live run; raise unless there is one, that reads topics."""
+    found = [node for node in pipeline.nodes if isinstance(node.config, OperatorConfig)]
+    for node in found:
+        for port in node.inputs.values():
+            origin(pipeline, port)
+    if len(found) != 1:
+        names = ", ".join(node.name for node in found) or "none"
+        fault = (
+            f"a live run has one operator between Kafka and its sinks, and this template has {names}; let a "
+            "second template read from a topic that the first one writes"
+        )
+        raise TemplateError(pipeline.file, None, fault)
+    return found[0]
+
+
+def origin(pipeline: Pipeline, port: Port) -> tuple[Port, tuple[Step, ...]]:
+    """Return the topic or operator that rows come from, and the steps on their way."""
+    node = pipeline.node(port.node)
+    if isinstance(node.config, Filter | MapToFields):
+        root, steps = origin(pipeline, node.inputs["input"])
+        return root, (*steps, node.config)
+    if not isinstance(node.config, ReadKafka | OperatorConfig):
+        fault = (
+            "cannot be in a live run; read several topics by several inputs, or with slackwater.transforms.spark"
+        )
+        raise node_error(node, ConfigError(fault))
+    return port, ()

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from slackwater.pipelines.graph import Node, Pipeline, Port, Write
+from slackwater.pipelines.live import is_live
 from slackwater.plugins.options import Duration
 from slackwater.transforms.config import DisorderConfig
 
@@ -25,7 +26,8 @@ DEFAULT_INTERVAL: Final = Duration.parse("1s")
 @contextmanager
 def metrics_to(file: Path | None, pipeline: Pipeline) -> Iterator[Pipeline]:
     """Yield the pipeline to run; write its metrics to ``file`` once it has run without an error."""
-    if file is None:
+    if file is None or is_live(pipeline):
+        # A live run writes them as it goes.
         yield pipeline
         return
     with TemporaryDirectory(prefix="slackwater-metrics-") as folder:

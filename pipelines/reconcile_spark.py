@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from slackwater.pipelines.reconcile import Part, Reconciliation
 from slackwater.pipelines.sinks import Sink
-from slackwater.transforms.spark.failures import clean_errors
+from slackwater.transforms.spark.failures import clean_errors, stop_session
 from slackwater.transforms.spark.session import is_connect, require_java, start_session
 
 
@@ -42,7 +42,7 @@ def run_parts(archive: Reconciliation, sink: Sink, session: SparkSession | None 
                         sink.write(found.get_batch(i))
     finally:
         if own is not None:
-            own.stop()
+            stop_session(own)
 
 
 def _find(session: SparkSession, archive: Reconciliation, parts: list[Part], folder: str) -> None:

@@ -32,6 +32,7 @@ from slackwater.pipelines.graph import Create, Filter, Flatten, MapToFields, Nod
 from slackwater.pipelines.ledger import settle, settle_outputs
 from slackwater.pipelines.live import is_live, needed_checkpoint, refuse_live
 from slackwater.pipelines.progress import Progress, Silent
+from slackwater.pipelines.run_live import rows_per_batch as conf_rows
 from slackwater.pipelines.run_live import run_live
 from slackwater.pipelines.sinks import Sink, close_all
 from slackwater.pipelines.source_files import skipped_data
@@ -45,7 +46,7 @@ from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import AccountError, SlackwaterError
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.spark.connector import with_kafka
-from slackwater.transforms.spark.failures import clean_errors
+from slackwater.transforms.spark.failures import clean_errors, stop_session
 from slackwater.transforms.spark.join import join_packed
 from slackwater.transforms.spark.observing import observe
 from slackwater.transforms.spark.packing import (
@@ -74,7 +75,6 @@ ROWS_PER_BATCH: Final = 1 << 20
 """Rows of each input in a micro-batch: bounds memory, costs a few hundred milliseconds each."""
 
 _SHIP_CONF: Final = "spark.slackwater.ship"
-_ROWS_CONF: Final = "spark.slackwater.rowsPerBatch"
 
 Step = Filter | MapToFields
 
@@ -89,6 +89,7 @@ def run(
     rows_per_batch: int | None = None,
     checkpoint: str | None = None,
     until_caught_up: bool = False,
+    **live: Any,
 ) -> dict[str, Any]:
     """Run a template on Spark; return the summary.
 
@@ -103,6 +104,7 @@ def run(
             ``spark.slackwater.rowsPerBatch``, else ROWS_PER_BATCH.
         checkpoint: of a template that reads from Kafka, the folder from which it goes on (``run_live``).
         until_caught_up: of such a template, whether to end when it has read what there is.
+        live: further arguments of ``run_live``.
 
     Raises:
         SlackwaterError: The run failed; no sink has a new file then.
@@ -111,16 +113,15 @@ def run(
     if is_live(pipeline):
         checkpoint = needed_checkpoint(checkpoint)
         with _session(pipeline, session, master, with_kafka(LASTING_CONF | dict(conf or {}))) as found:
-            return run_live(
-                pipeline, found, checkpoint=checkpoint, until_caught_up=until_caught_up, progress=progress
-            )
+            ends: dict[str, Any] = {"checkpoint": checkpoint, "until_caught_up": until_caught_up}
+            return run_live(pipeline, found, **ends, progress=progress, **live)
     refuse_live(pipeline, "spark")
     assembly = assemble(pipeline, lambda node: source_schema(_source(node.config)))
     check_archives(assembly)
     asked = time.perf_counter()
     with clean_errors(), _session(pipeline, session, master, conf) as found, archives_of(assembly):
         started = time.perf_counter()
-        rows_per_batch = rows_per_batch or _rows_per_batch(found)
+        rows_per_batch = rows_per_batch or conf_rows(found, ROWS_PER_BATCH)
         spark_run = SparkRun(assembly, found, progress or Silent(), rows_per_batch)
         spark_run.run()
         elapsed = time.perf_counter() - started
@@ -151,7 +152,7 @@ def _session(
             ship(own)
         yield own
     finally:
-        own.stop()
+        stop_session(own)
 
 
 def _start(app: str, master: str | None, conf: Mapping[str, str] | None) -> SparkSession:
@@ -162,13 +163,6 @@ def _start(app: str, master: str | None, conf: Mapping[str, str] | None) -> Spar
 def _ships(master: str | None, conf: Mapping[str, str] | None) -> bool:
     """Whether executors are to be sent this package."""
     return not (master or "local").startswith("local") and (conf or {}).get(_SHIP_CONF, "true") != "false"
-
-
-def _rows_per_batch(session: Any) -> int:
-    text = session.conf.get(_ROWS_CONF, str(ROWS_PER_BATCH))
-    if not text.isdigit() or not int(text):
-        raise SlackwaterError(f"{_ROWS_CONF}: must be a whole number of rows above 0, got {text!r}")
-    return int(text)
 
 
 @dataclass

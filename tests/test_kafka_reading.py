@@ -15,7 +15,8 @@ pytest.importorskip("pyspark")
 
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.spark import ParquetSink, read_from_kafka, sliding_window_join, write_outputs
-from slackwater.transforms.spark.kafka import METADATA, STRIDE
+from slackwater.transforms.spark.kafka import METADATA
+from slackwater.transforms.spark.kafka_order import STRIDE
 
 pytestmark = pytest.mark.spark
 

@@ -119,6 +119,7 @@ import sys
 import numpy as np
 from pyspark.sql import functions as F
 from slackwater.transforms.spark import clean_errors, read_from_kafka, start_session
+from slackwater.transforms.spark.failures import stop_session
 
 def tell(action):
     try:
@@ -139,6 +140,7 @@ if sys.argv[1] == "kill":
     session = start_session()
     session.sparkContext._gateway.proc.kill()
     tell(lambda: session.range(4).collect())
+    stop_session(session)
     sys.exit()
 session = start_session(conf={"spark.driver.memory": "512m", "spark.executor.pyspark.memory": "2g"})
 tell(lambda: read_from_kafka(session, "127.0.0.1:1", "t", schema="a INT"))

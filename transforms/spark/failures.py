@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from subprocess import TimeoutExpired
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -88,6 +88,15 @@ def clean_errors() -> Iterator[None]:
         if _exit_code() is None:
             for logger in loggers:
                 logger.removeFilter(_is_not_of_py4j)
+
+
+def stop_session(session: Any) -> None:
+    """Stop a session; of one whose JVM has gone, whoever waited for that has been told."""
+    try:
+        session.stop()
+    except (Py4JError, OSError):
+        if _exit_code(_SECONDS) is None:
+            raise
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

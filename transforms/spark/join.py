@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
@@ -24,16 +24,19 @@ from slackwater.transforms.config import (
     ChooseValuesConfig,
     GroupCloseConfig,
     JoinConfig,
+    OperatorConfig,
     PunctuateConfig,
     ReorderConfig,
     ShedConfig,
 )
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.load_shedding import bind_shed
-from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
+from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind, bind_disorder
 from slackwater.transforms.punctuator import bind_punctuate
 from slackwater.transforms.reordering import INPUT, bind_reorder
 from slackwater.transforms.scouting import scout_plan
+from slackwater.transforms.spark.carried import CLOCK, TIME, carries, marked, order_of, with_arrival
+from slackwater.transforms.spark.checking import check_columns, check_session, check_zones
 from slackwater.transforms.spark.observing import observe
 from slackwater.transforms.spark.packing import (
     LATE,
@@ -111,13 +114,14 @@ def sliding_window_join(
     """Join two to eight DataFrames over sliding windows, tolerating disorder as the settings say.
 
     Streaming: rows of one micro-batch have arrived before those of the next; within a micro-batch they are
-    taken in the order of the ``arrival`` column, else in the order in which Spark reads them, inputs taking
-    turns. With each micro-batch every shard is told how far all rows have brought the inputs, so that rows wait
-    no longer than in one shard, and none comes too late that would not there. What is held back for order stays
-    in the state until newer rows release it, or until an input has been silent for ``idle_timeout``; with that
-    setting Spark makes micro-batches without rows too, and a query with the trigger ``availableNow`` does not
-    end. Needs the RocksDB state store (``spark.sql.streaming.stateStore.providerClass``); the number of shuffle
-    partitions at the time of the call should be that of the query.
+    taken in the order of the ``arrival`` column, by default the one that results of ours and messages of
+    ``read_from_kafka`` carry, else in the order in which Spark reads them, inputs taking turns. With each
+    micro-batch every shard is told how far all rows have brought the inputs, so that rows wait no longer than in
+    one shard, and none comes too late that would not there. What is held back for order stays in the state until
+    newer rows release it, or until an input has been silent for ``idle_timeout``; with that setting Spark makes
+    micro-batches without rows too, and a query with the trigger ``availableNow`` does not end. Needs the RocksDB
+    state store (``spark.sql.streaming.stateStore.providerClass``); the number of shuffle partitions at the time
+    of the call should be that of the query.
 
     Batch: everything is one finite input, and everything held is released at its end. Rows of a DataFrame have no
     order: without an ``arrival`` column they are taken in order of event time, so that none is late. A shard's
@@ -131,7 +135,7 @@ def sliding_window_join(
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
-    plan = bind(JoinConfig.read(dict(settings)), _schemas(streams))
+    plan = _bound(bind, JoinConfig, streams, settings)
     if plan.config.archive is not None and any(frame.isStreaming for frame in streams.values()):
         fault = (
             "is complete when the inputs end, and streaming DataFrames do not; use batch ones, or leave it off"
@@ -155,8 +159,7 @@ def reorder(rows: DataFrame, *, name: str | None = None, **settings: Any) -> Joi
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
-    plan = bind_reorder(ReorderConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
-    return apply_plan(plan, {INPUT: rows}, name)
+    return apply_plan(_bound(bind_reorder, ReorderConfig, {INPUT: rows}, settings), {INPUT: rows}, name)
 
 
 def sliding_window_aggregate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
@@ -174,8 +177,7 @@ def sliding_window_aggregate(rows: DataFrame, *, name: str | None = None, **sett
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
-    plan = bind_aggregate(AggregateConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
-    return apply_plan(plan, {INPUT: rows}, name)
+    return apply_plan(_bound(bind_aggregate, AggregateConfig, {INPUT: rows}, settings), {INPUT: rows}, name)
 
 
 def punctuate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
@@ -190,8 +192,7 @@ def punctuate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> J
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
-    plan = bind_punctuate(PunctuateConfig.read(dict(settings)), {INPUT: _arrow(rows.schema)})
-    return apply_plan(plan, {INPUT: rows}, name)
+    return apply_plan(_bound(bind_punctuate, PunctuateConfig, {INPUT: rows}, settings), {INPUT: rows}, name)
 
 
 def shed(
@@ -211,7 +212,9 @@ def shed(
     streams = {
         name: frame for name, frame in zip(SHED_INPUTS, (rows, partners), strict=True) if frame is not None
     }
-    return apply_plan(bind_shed(ShedConfig.read(dict(settings)), _schemas(streams)), streams, name)
+    if settings.get("arrival") is None and carries(CLOCK, streams):
+        settings = {"arrival_unit": "ns", **settings}
+    return apply_plan(_bound(bind_shed, ShedConfig, streams, settings), streams, name)
 
 
 def choose_values(streams: Mapping[str, DataFrame], *, name: str | None = None, **settings: Any) -> JoinOutputs:
@@ -252,9 +255,26 @@ def group_close(
     return apply_plan(bind_group_close(GroupCloseConfig.read(dict(settings)), _schemas(streams)), streams, name)
 
 
+def _bound(
+    binder: Callable[[Any, Mapping[str, pa.Schema]], JoinPlan],
+    config: type[OperatorConfig],
+    streams: Mapping[str, DataFrame],
+    settings: Mapping[str, Any],
+) -> JoinPlan:
+    """Return the plan of settings, with the order of arrival that the inputs carry unless they name one."""
+    schemas = _schemas(streams)
+    given = with_arrival(settings, streams)
+    plan = binder(config.read(given), schemas)
+    if settings.get("arrival") is None and plan.disorder.reads_clock and carries(TIME, streams):
+        # As if none had been found: nothing tells when results arrived.
+        bind_disorder(plan.config.model_copy(update={"arrival": None}), schemas)
+    return plan
+
+
 def _schemas(streams: Mapping[str, DataFrame]) -> dict[str, pa.Schema]:
     if len({frame.isStreaming for frame in streams.values()}) > 1:
         raise ConfigError("some inputs are streaming and some are batch DataFrames; make them alike", "input")
+    check_columns(streams)
     return {name: _arrow(frame.schema) for name, frame in streams.items()}
 
 
@@ -267,14 +287,16 @@ def apply_plan(plan: JoinPlan, streams: Mapping[str, DataFrame], name: str | Non
     if timers and session.conf.get(EMPTY_BATCHES) == "false":
         fault = f"takes micro-batches without rows; set {EMPTY_BATCHES} to true, or leave it out"
         raise ConfigError(fault, "idle_timeout")
-    keys = shard_keys(plan.config.shards, partitions)
     live = first.isStreaming
+    check_zones(plan, streams)
+    check_session(session, plan.config.shards, live)
+    keys = shard_keys(plan.config.shards, partitions)
     if live:
         take_up_as_planned(session, PARTITION)
     scouts = live and scout_plan(plan) is not None
     says = Says(beats=live and not plan.arrives_by_time, samples=scouts, calls=live)
     packed = [
-        streams[label]
+        _numbered_columns(streams[label])
         .withColumn(PARTITION, F.spark_partition_id())
         .mapInArrow(packer(plan, i, keys, says), PACKED)
         for i, label in enumerate(plan.inputs)
@@ -282,6 +304,12 @@ def apply_plan(plan: JoinPlan, streams: Mapping[str, DataFrame], name: str | Non
     joined = join_packed(reduce(DataFrame.union, packed), plan, keys, timers, scouts)
     observed, observation = observe(joined, name)
     return replace(unpack(observed, plan), observation=observation)
+
+
+def _numbered_columns(rows: DataFrame) -> DataFrame:
+    """Return rows with other names for columns, where ``mapInArrow`` would take a name for a path."""
+    plain = all("." not in name and "`" not in name for name in rows.columns)
+    return rows if plain else rows.toDF(*map(str, range(len(rows.columns))))
 
 
 def join_packed(
@@ -319,6 +347,8 @@ def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
 def _of_kind(packed: DataFrame, plan: JoinPlan, output: str) -> DataFrame:
     schemas = {"late": LATE_SCHEMA, "metrics": METRICS_SCHEMA, "punctuations": plan.punctuation_schema}
     kind, spark_schema = KINDS[output], from_arrow_schema(schemas.get(output, plan.result_schema))
+    if output == "results":
+        spark_schema = marked(spark_schema, order_of(plan))
     return packed.where(packed.kind == kind).mapInArrow(unpacker(kind, _arrow(spark_schema)), spark_schema)
 
 

@@ -15,22 +15,21 @@ The session needs Spark's Kafka connector: see ``connector``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any, Final, Literal
 
-import numpy as np
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.spark.carried import CLOCK, KEY, in_order, order_in
 from slackwater.transforms.spark.connector import require_kafka
 from slackwater.transforms.spark.kafka_broker import check_topics, milliseconds
-from slackwater.transforms.spark.workers import spare_loaded
+from slackwater.transforms.spark.kafka_order import NUMBER, with_header, with_numbers
 
 Format = Literal["json", "raw"]
 METADATA: Final = ("key", "topic", "partition", "offset", "timestamp")
@@ -38,12 +37,7 @@ METADATA: Final = ("key", "topic", "partition", "offset", "timestamp")
 PAYLOAD: Final = "payload"
 """The column that has the value of a message of the format ``raw``."""
 TIMEOUT: Final = "30s"
-STRIDE: Final = 1024
-"""How far apart arrival numbers of a partition are, at least, in nanoseconds; partitions of all topics of one
-DataFrame have numbers of their own if they are no more."""
-_ARRIVAL, _MALFORMED, _TEXT, _FOUND = "__arrival", "__malformed", "__text", "__found"
-_PARTITION, _TOPIC = "__partition_read", "__topic_read"
-_NANOS_PER_MICRO: Final = 1000
+_MALFORMED, _TEXT, _FOUND = "__malformed", "__text", "__found"
 
 
 def read_from_kafka(
@@ -69,6 +63,8 @@ def read_from_kafka(
     that of the message before. Within a micro-batch (a batch DataFrame is one) it increases strictly with the
     offset of a partition, and partitions are merged by timestamp, those of equal timestamps by their numbers and
     topics. So a micro-batch that is tried again has the same order. Micro-batches arrive one after the other.
+    Results that ``KafkaSink`` or ``write_to_kafka`` have sent say in a header in which order they were found,
+    which is their ``arrival``. Joins use the column unless they are told otherwise.
 
     A message that is no JSON, whose values do not have the types of the schema, or that lacks a column which the
     schema says is NOT NULL, becomes a row with null in all columns of the schema and its text in ``raw``. Without
@@ -102,19 +98,16 @@ def read_from_kafka(
     check_topics(session, bootstrap_servers, topics, client, timeout=timeout)
     given = {**_reader_options(timeout), **(options or {})}
     given |= {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": ",".join(topics)}
+    given["includeHeaders"] = "true"
     if streaming:
         given |= {"startingOffsets": start}
         given |= {} if rows_per_batch is None else {"maxOffsetsPerTrigger": str(rows_per_batch)}
     reader = (session.readStream if streaming else session.read).format("kafka").options(**given)
     read = dict.fromkeys([*metadata, "timestamp"])
     values = [F.col("value").alias(PAYLOAD)] if columns is None else _parsing(columns)
-    places = [F.col("partition").alias(_PARTITION), F.col("topic").alias(_TOPIC)]
-    messages = reader.load().select(*read, *values, *places)
-    kept = messages.schema.fields[: -len(places)]
-    numbered = StructType([*kept, StructField(_ARRIVAL, LongType())])
-    rows = messages.mapInArrow(_numbering(topics), numbered)
+    rows = with_numbers(reader.load(), [F.col(name) for name in read] + values, topics)
     beside = [F.col(name).alias(f"kafka_{name}") for name in metadata]
-    beside.append(F.col(_ARRIVAL).alias(arrival))
+    beside.append(F.col(NUMBER).alias(arrival, metadata={KEY: CLOCK}))
     if columns is None:
         return rows.select(PAYLOAD, *beside)
     return _parsed(rows, columns, beside, raw)
@@ -130,6 +123,7 @@ def write_to_kafka(
     name: str | None = None,
     timeout: str = TIMEOUT,
     options: Mapping[str, str] | None = None,
+    ordered: bool = False,
 ) -> Any:
     """Write rows as JSON objects, which have the key column's text as their key.
 
@@ -145,6 +139,8 @@ def write_to_kafka(
         name: of a streaming query.
         timeout: how long brokers may be silent before the query fails.
         options: further options of Spark's sink; those for Kafka's client begin with ``kafka.``.
+        ordered: whether the rows are in one partition, in the order in which they are to be read again. Results
+            know theirs. Their messages are sent in this order, and say in a header which place they have in it.
 
     Returns:
         The query that was started, or None.
@@ -155,17 +151,24 @@ def write_to_kafka(
     """
     session = rows.sparkSession
     require_kafka(session)
-    messages = as_messages(rows, key)
+    as_messages(rows, key)
     client = {key: value for key, value in (options or {}).items() if key.startswith("kafka.")}
     check_topics(session, bootstrap_servers, [topic], client, timeout=timeout)
     given = {**_writer_options(timeout), **(options or {})}
     given |= {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
-    if not rows.isStreaming:
+
+    def send(batch: DataFrame, _: int = 0) -> None:
+        messages = as_messages(in_order(batch), key)
+        if ordered or order_in(batch) is not None:
+            messages = with_header(messages)
         messages.write.format("kafka").options(**given).save()
+
+    if not rows.isStreaming:
+        send(rows)
         return None
     if checkpoint is None:
         raise ConfigError("a streaming query needs a folder to go on from after a stop; name one", "checkpoint")
-    writer = messages.writeStream.format("kafka").options(**given).option("checkpointLocation", checkpoint)
+    writer = rows.writeStream.foreachBatch(send).option("checkpointLocation", checkpoint)
     return (writer if name is None else writer.queryName(name)).start()
 
 
@@ -182,40 +185,8 @@ def as_messages(rows: DataFrame, key: str | None = "id") -> DataFrame:
     return rows.select(*columns, value.alias("value"))
 
 
-def _numbering(topics: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that adds arrival numbers to the messages of a task.
-
-    Spark lets a task read one partition, in order of offset. Its numbers leave the same remainder when they are
-    divided by STRIDE, and no other partition's do, so that no two messages have the same: which task reads which
-    partition is another matter each time that Spark plans a micro-batch.
-    """
-    ranks = {topic: rank for rank, topic in enumerate(sorted(set(topics)))}
-
-    def number(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        last = np.int64(-1 << 62)
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            place = batch.column(_PARTITION)[0].as_py() * len(ranks) + ranks[batch.column(_TOPIC)[0].as_py()]
-            turns = batch.column("timestamp").cast(pa.int64()).to_numpy() * _NANOS_PER_MICRO // STRIDE
-            steps = np.arange(turns.size)
-            turns[0] = max(turns[0], last + 1)
-            turns = np.maximum.accumulate(turns - steps) + steps
-            last = turns[-1]
-            arrival = pa.array(turns * STRIDE + place % STRIDE)
-            kept = batch.drop_columns([_PARTITION, _TOPIC])
-            yield kept.append_column(_ARRIVAL, arrival)
-        spare_loaded()
-
-    return number
-
-
 def _parsing(columns: StructType) -> list[Column]:
-    """Return the text of messages, and what is in it.
-
-    Arrival numbers are added to the outcome rather than before: what a Python function is given is computed once,
-    and not for every column anew.
-    """
+    """Return the text of messages, and what is in it."""
     text = F.col("value").cast("string")
     wanted = StructType([*columns.fields, StructField(_MALFORMED, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED}

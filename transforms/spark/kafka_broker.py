@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -67,16 +67,33 @@ def end_offsets(
     Raises:
         SlackwaterError: No broker answers.
     """
-    found: Offsets = {}
+    with open_ends(session, bootstrap_servers, topics, client) as ends:
+        return ends()
+
+
+@contextmanager
+def open_ends(
+    session: Any, bootstrap_servers: str, topics: Sequence[str], client: Mapping[str, str] | None = None
+) -> Iterator[Callable[[], Offsets]]:
+    """Yield a function that returns ``end_offsets``, by one connection each time.
+
+    Raises:
+        SlackwaterError: No broker answers.
+    """
     with _admin(session, bootstrap_servers, client, "10s") as (admin, jvm):
-        for topic, told in admin.describeTopics(_listed(jvm, topics)).allTopicNames().get().items():
-            asked = jvm.java.util.HashMap()
-            latest = jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
-            for part in told.partitions():
-                asked[jvm.org.apache.kafka.common.TopicPartition(topic, part.partition())] = latest
-            answers = admin.listOffsets(asked).all().get()
-            found[str(topic)] = {int(tp.partition()): int(answer.offset()) for tp, answer in answers.items()}
-    return found
+
+        def ends() -> Offsets:
+            found: Offsets = {}
+            for topic, told in admin.describeTopics(_listed(jvm, topics)).allTopicNames().get().items():
+                asked = jvm.java.util.HashMap()
+                latest = jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
+                for part in told.partitions():
+                    asked[jvm.org.apache.kafka.common.TopicPartition(topic, part.partition())] = latest
+                answers = admin.listOffsets(asked).all().get()
+                found[str(topic)] = {int(tp.partition()): int(told.offset()) for tp, told in answers.items()}
+            return found
+
+        yield ends
 
 
 @contextmanager

@@ -223,6 +223,7 @@ def account_of(shard: Shard, before: Accounting, cost: StateBytes | None = None)
         "warnings": shard.warnings,
         "state": list(cost),
         "read": shard.read.copy(),
+        "rests": shard.next_silence() is None,
     }
     return Output(ACCOUNT, snapshots.dumps(content), counts_of(shard, before, cost))
 
@@ -237,10 +238,13 @@ class Account(NamedTuple):
     """Of the last micro-batch."""
     read: Int64s
     """Of each bounded input, rows read for all shards, and those left of them: ``Shard.read``."""
+    rests: bool
+    """Whether it waits for no input to fall idle."""
 
 
 def read_account(plan: JoinPlan, blob: bytes) -> Account:
     """Return what ``account_of`` was given."""
     content = snapshots.loads(blob)
     accounting = Accounting(plan.inputs, content["account"])
-    return Account(accounting, content["warnings"], StateBytes(*content["state"]), content["read"])
+    read, rests = content["read"], content["rests"]
+    return Account(accounting, content["warnings"], StateBytes(*content["state"]), read, rests)

@@ -61,7 +61,7 @@ def packer(
         rows, progress = 0, PartProgress(plan, which)
         chooser = sampler(plan, which) if says.samples else None
         for table in _larger(batches):
-            batch = table.select(schema.names).cast(schema).combine_chunks().to_batches()[0]
+            batch = _named(table, schema.names).cast(schema).combine_chunks().to_batches()[0]
             place = (table[PARTITION][0].as_py() << _PARTITION_SHIFT) + rows
             rows += batch.num_rows
             arrival = pa.array(place + np.arange(batch.num_rows, dtype=np.int64))
@@ -84,6 +84,13 @@ def packer(
     # Spark shows it in its plans.
     packed.__name__ = f"pack_{plan.inputs[which]}"
     return packed
+
+
+def _named(table: pa.Table, names: list[str]) -> pa.Table:
+    """Return the columns of these names; if there are none such, those that stand in their places."""
+    if set(names) <= set(table.column_names):
+        return table.select(names)
+    return table.select(range(len(names))).rename_columns(names)
 
 
 def _larger(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

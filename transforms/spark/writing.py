@@ -7,9 +7,11 @@ write_outputs(
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,6 +22,10 @@ from slackwater.transforms.spark.join import KINDS, JoinOutputs
 from slackwater.transforms.spark.kafka import TIMEOUT, as_messages, write_to_kafka
 from slackwater.transforms.spark.kafka_broker import check_topics
 from slackwater.transforms.spark.packing import ACCOUNT
+from slackwater.transforms.spark.resuming import PARTITIONS, Settings, plan_before, settings_of
+
+NOTE: Final = "slackwater.json"
+"""File in the folder of a checkpoint."""
 
 
 class Sink(Protocol):
@@ -61,12 +67,17 @@ def write_outputs(
 
     Raises:
         ConfigError: There is no such output, or a sink cannot write it.
+        CheckpointError: The checkpoint is that of a query with other columns or settings.
     """
     sinks = {output: _listed(sink) for output, sink in outputs.items()}
     for output in sinks:
         if output not in KINDS:
             raise ConfigError(f"is no output of a join; there are {', '.join(KINDS)}", output)
     fresh = not _has_files(joined.packed.sparkSession, f"{checkpoint}/offsets")
+    settings = settings_of(joined.plan, joined.packed.sparkSession.conf.get(PARTITIONS))
+    note = Note(joined.packed.sparkSession, checkpoint)
+    if not fresh and (before := note.read()) is not None:
+        plan_before(joined.plan, settings, before)
     for output, to in sinks.items():
         for sink in to:
             sink.check(getattr(joined, output), fresh)
@@ -93,7 +104,34 @@ def write_outputs(
         writer = writer.queryName(name)
     if trigger is not None:
         writer = writer.trigger(**trigger)
-    return writer.start()
+    query = writer.start()
+    note.write(settings)
+    return query
+
+
+class Note:
+    """What a query was started with, in a file beside its checkpoint: another is refused before it starts.
+
+    Its shards know too, and refuse in their first micro-batch (``resuming``), where there is no such file.
+    """
+
+    def __init__(self, session: Any, checkpoint: str) -> None:
+        self._jvm = session._jvm
+        self._path = self._jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/{NOTE}")
+        self._system = self._path.getFileSystem(session._jsc.hadoopConfiguration())
+
+    def read(self) -> Settings | None:
+        """Return what ``write`` was given; None if there is no note."""
+        if not self._system.exists(self._path):
+            return None
+        with closing(self._system.open(self._path)) as stream:
+            found: Settings = json.loads(bytes(stream.readAllBytes()))
+        return found
+
+    def write(self, settings: Settings) -> None:
+        """Replace the note."""
+        with closing(self._system.create(self._path, True)) as stream:
+            stream.write(bytearray(json.dumps(settings).encode()))
 
 
 @dataclass(frozen=True)
@@ -121,13 +159,17 @@ class ParquetSink:
 
 @dataclass(frozen=True)
 class KafkaSink:
-    """Write JSON messages, see ``write_to_kafka``: at least once, with a key that tells which are the same."""
+    """Write JSON messages, see ``write_to_kafka``: at least once, with a key that tells which are the same.
+
+    Results are sent in order, by one task, and whoever reads them with ``read_from_kafka`` has that order.
+    """
 
     bootstrap_servers: str
     topic: str
     key: str | None = "id"
     timeout: str = TIMEOUT
     options: Mapping[str, str] = field(default_factory=dict)
+    ordered: bool = False
 
     def check(self, rows: DataFrame, fresh: bool) -> None:
         """Raise if there is no such topic, or no such column."""
@@ -139,7 +181,8 @@ class KafkaSink:
     def write(self, rows: DataFrame, number: int) -> None:
         """Send the rows of a micro-batch."""
         to = (self.bootstrap_servers, self.topic)
-        write_to_kafka(rows, *to, key=self.key, timeout=self.timeout, options=self.options)
+        given: dict[str, Any] = {"timeout": self.timeout, "options": self.options, "ordered": self.ordered}
+        write_to_kafka(rows, *to, key=self.key, **given)
 
 
 @dataclass(frozen=True)
