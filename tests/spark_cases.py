@@ -56,8 +56,8 @@ def expected(
 ) -> tuple[Counter[Any], Counter[Any]]:
     """Results and late rows of one operator per shard, each fed all its rows at once.
 
-    Without an arrival column, rows arrive by the ``progress`` of their input, event ``time`` or ``place``. Those that
-    arrive at once are taken as of files, or as of ``frames``.
+    Without an arrival column, rows arrive by the ``progress`` of their input, event ``time`` or ``place``. Those
+    that arrive at once are taken as of files, or as of ``frames``.
     """
     shards: list[list[tuple[pa.RecordBatch, Any]]] = [[] for _ in range(plan.config.shards)]
     for i, table in enumerate(tables):
