@@ -100,7 +100,7 @@ def test_late_rows_are_in_the_output_that_error_handling_names():
     rows = [beam.Row(id=n, ts=ts) for n, ts in enumerate([10, 20, 5])]
     with pipeline() as p:
         ordered = p | beam.Create(rows) | Reorder(
-            time="ts", disorder={"strategy": "none"}, error_handling={"output": "bad"}
+            time="ts", arrival="id", disorder={"strategy": "none"}, error_handling={"output": "bad"}
         )  # fmt: skip
         assert list(ordered) == ["out", "bad", "metrics"] and ordered.late is ordered["bad"]
         assert "late" not in ordered and ordered["good"] is ordered.main

@@ -39,6 +39,7 @@ pipeline:
       input: {a: A, b: B}
       config:
         time: ts
+        arrival: at
         window: {{ window }}
         where: a.k = b.k AND a.x < b.x
         disorder: {strategy: fixed, slack: 40ms}
@@ -163,7 +164,7 @@ def compare(data: Path, text: str, *more: str) -> None:
         assert rows_in(data / "beam", stem) == ours
 
 
-def test_parquet_in_default_order_and_in_shards(data: Path) -> None:
+def test_parquet_in_order_of_arrival_and_in_shards(data: Path) -> None:
     compare(data, PARQUET)
     missed = [reconcile(data / out / "archive")["results"] for out in ("ours", "beam")]
     assert missed[0] == missed[1] > 0
