@@ -4,10 +4,11 @@
 
 A broker in KRaft mode is started on loopback, with two topics out of order, whose timestamps tie in all
 partitions. The driver is a program of its own: it joins both and writes results to a third topic, their ids as
-keys. Its process group, Java included, gets SIGKILL at a random moment after it has begun to send a micro-batch:
-when part of it has been sent, or all and not committed, or in the middle of the next. It is started again on the
-same checkpoint, until all messages are consumed. What is in the topic, one message of each key, must be what a
-run that nobody disturbed has sent: nothing lost, nothing doubled under another id, nor under the id of another.
+keys. Its process group, Java included, gets SIGKILL at a random moment after messages of a micro-batch have come
+to the topic: when part of it has been sent, or all and not committed, or in the middle of the next. It is started
+again on the same checkpoint, until all messages are consumed. What is in the topic, one message of each key, must
+be what a run that nobody disturbed has sent: nothing lost, nothing doubled under another id, nor under the id of
+another.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def send(broker: Any, prefix: str, messages: int, partitions: int) -> None:
     for name in NAMES:
         broker.create(f"{prefix}-{name}", partitions)
         late = np.where(rng.random(messages) < 0.3, rng.integers(0, 300, messages), 0)
-        ts, keys = 10 * np.arange(messages) - late, rng.integers(0, max(8, messages // 50), messages)
+        ts, keys = 10 * np.arange(messages) - late, rng.integers(0, max(8, messages // 500), messages)
         home = rng.integers(0, partitions, messages)
         for part in range(partitions):
             rows = np.flatnonzero(home == part)
@@ -104,7 +105,11 @@ class Driver:
     """The driver as a program of its own."""
 
     def __init__(self, broker: Any, prefix: str, out: str, checkpoint: Path, options: argparse.Namespace) -> None:
+        from confluent_kafka import Consumer
+
         self._checkpoint, self._sends = checkpoint, Path(f"{checkpoint}-sends")
+        self._out, self._parts = out, options.partitions
+        self._consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "kills", "log_level": 0})
         given = [broker.address, prefix, out, str(checkpoint), str(options.rows), str(options.recall)]
         self._command = [sys.executable, __file__, "drive", *given]
 
@@ -128,19 +133,31 @@ class Driver:
         return under_way, done
 
     def _life(self, kill: bool, chance: random.Random) -> bool:
-        """Start it, and kill it a moment after it has begun to send; return whether that came before its end."""
+        """Start it, and kill it a moment after messages have come; return whether that was before its end."""
         process = subprocess.Popen(self._command, start_new_session=True)
-        sends, moment = chance.randint(1, 2), chance.choice([0.0, 0.1, 0.2, 0.4, 0.8])
+        sends, moment, before = chance.randint(1, 2), chance.uniform(0, 0.3), None
         while process.poll() is None:
-            time.sleep(0.01)
-            if kill and len(list(self._sends.glob(f"{process.pid}-*"))) >= sends:
-                time.sleep(chance.uniform(0, moment))
+            time.sleep(0.005)
+            if not kill or len(list(self._sends.glob(f"{process.pid}-*"))) < sends:
+                continue
+            before = self._size() if before is None else before
+            if self._size() > before:
+                time.sleep(moment)
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 return True
         if process.returncode:
             raise SystemExit(f"the driver ended with {process.returncode}")
         return False
+
+    def _size(self) -> int:
+        """Return how many messages there are in the topic that it writes to."""
+        from confluent_kafka import TopicPartition
+
+        ends = [
+            self._consumer.get_watermark_offsets(TopicPartition(self._out, part)) for part in range(self._parts)
+        ]
+        return sum(last for _, last in ends)
 
     def _count(self, part: str) -> int:
         found = [int(file.name) for file in (self._checkpoint / part).glob("*") if file.name.isdigit()]
