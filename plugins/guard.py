@@ -282,8 +282,10 @@ class JoinGuard(Guard):
         setting = self._setting
         tuples = () if released is None else (frozen_record(released),)
         n = 0 if released is None else released.ts.size
-        inputs, classes = len(setting.inputs), len(setting.condition.classes)
-        checked = check.Runs(n, inputs, classes, setting.counts_only, self.reorders)
+        # Of an input alone, Finished names the kind of punctuation, with all its values.
+        alone = len(setting.inputs) == 1
+        values = [len(p.cells) for p in setting.patterns] if alone else [1] * len(setting.condition.classes)
+        checked = check.Runs(n, len(setting.inputs), values, setting.counts_only, self.reorders)
         found = self._call(method, *tuples, *given)
         if not hasattr(found, "__iter__"):
             self._refuse(method, f"returned {check.kind(found)}, must be an iterable of Matches")

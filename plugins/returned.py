@@ -6,7 +6,7 @@ vectorised; a run of a join costs a few microseconds and four passes over its si
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -183,13 +183,15 @@ class Runs:
     Args:
         tuples: how many were released.
         inputs: how many inputs the join has.
-        classes: how many key classes its condition has.
+        values: for each number that ``Finished.classes`` may have, how many values it stands for.
         counts_only: whether rows are not wanted.
         reorders: whether results may come in any order, before the run that covers their tuples.
     """
 
-    def __init__(self, tuples: int, inputs: int, classes: int, counts_only: bool, reorders: bool) -> None:
-        self._n, self._m, self._classes = tuples, inputs, classes
+    def __init__(
+        self, tuples: int, inputs: int, values: Sequence[int], counts_only: bool, reorders: bool
+    ) -> None:
+        self._n, self._m, self._values = tuples, inputs, values
         self._counts_only, self._reorders = counts_only, reorders
         self._at = self._results = self._sizes = 0
 
@@ -268,9 +270,10 @@ class Runs:
         array(finished.ts, INT64, (n,), "Finished.ts")
         array(finished.at, INT64, (n,), "Finished.at")
         classes = finished.classes
-        known = type(classes) is tuple and all(type(c) is int and 0 <= c < self._classes for c in classes)
-        demand(known, f"returned Finished.classes as {classes!r}, must be key classes below {self._classes}")
-        array(finished.values, INT64, (n, len(classes)), "Finished.values")
+        least, most = 0, len(self._values)
+        known = type(classes) is tuple and all(type(c) is int and least <= c < most for c in classes)
+        demand(known, f"returned Finished.classes as {classes!r}, must be key classes below {most}")
+        array(finished.values, INT64, (n, sum(self._values[c] for c in classes)), "Finished.values")
         if finished.high is not None:
             array(finished.high, INT64, (n,), "Finished.high")
         within(finished.at, 0, self._n, "Finished.at")

@@ -57,7 +57,7 @@ class LoadShedder(InMemoryOperator):
         came = newest[1:] * self._plan.setting.nanos_per_tick // LIVE_NANOS
         arrived = Chunk(taken.source, arrivals.clock, taken.rows, came)
         started = time.perf_counter()
-        self._pass_on(out, self._waiting.serve(arrived, PassOnLogic(), lambda: NEVER))
+        self._pass_on(out, self._waiting.serve(arrived, PassOnLogic(self._plan.setting), lambda: NEVER))
         self.seconds["kernel"] += time.perf_counter() - started
         self.accounting.state(len(self._waiting), self.nbytes)
         return out

@@ -40,14 +40,15 @@ class PassOnPunctuated(PassOn):
     """Ticks from one punctuation of the last kind to the next, at least; None gives all of them out."""
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> PassOnPunctuatedLogic:
-        return PassOnPunctuatedLogic(self.every, len(setting.patterns), snapshot)
+        return PassOnPunctuatedLogic(self.every, setting, snapshot)
 
 
 class PassOnPunctuatedLogic(PassOnLogic):
     """A join of one input that has nothing to add to what is said of it."""
 
-    def __init__(self, every: int | None, kinds: int, snapshot: Snapshot | None = None) -> None:
-        self._every, self._kinds = every, kinds
+    def __init__(self, every: int | None, setting: Setting, snapshot: Snapshot | None = None) -> None:
+        super().__init__(setting)
+        self._every, self._kinds = every, len(setting.patterns)
         self._span: int | None = snapshot["span"] if snapshot else None
         """Number of the stretch of time of which something has been given out last."""
 

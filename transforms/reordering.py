@@ -29,11 +29,14 @@ class PassOn(JoinStrategy):
     name: ClassVar[str] = "pass_on"
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> PassOnLogic:
-        return PassOnLogic()
+        return PassOnLogic(setting)
 
 
 class PassOnLogic:
     """A join of one input: each row in order is a result of its own."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._width = setting.condition.width
 
     def step(self, released: Released) -> Iterator[Matches]:
         in_order = np.flatnonzero(~released.late)
@@ -46,7 +49,9 @@ class PassOnLogic:
 
     def held(self) -> Held:
         none = np.empty(0, np.int64)
-        return Held(none.astype(np.int8), none, none, none.reshape(0, 1), none.astype(np.uint64))
+        return Held(
+            none.astype(np.int8), none, none, np.empty((0, self._width), np.int64), none.astype(np.uint64)
+        )
 
     def evict(self, victims: Bools) -> None:
         """Nothing is held."""

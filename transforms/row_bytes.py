@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.plugins.contract import Float64s, Int64s
-from slackwater.transforms.encode import int64s
+from slackwater.transforms.words import int64s
 
 _UNKNOWN = 16.0
 """Taken for a value of which nothing is known beforehand, or of a type that has no size of its own."""
