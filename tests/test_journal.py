@@ -223,6 +223,24 @@ def test_a_log_with_a_gap_is_refused() -> None:
         Worker(plan).give(store, part_of(arrivals(plan, 7), 60, 80), "lost")
 
 
+@pytest.mark.parametrize("least_log", [1 << 20, 0])
+def test_what_several_attempts_at_a_step_have_left_goes_together(least_log: int) -> None:
+    """After a kill, Spark may load what a first attempt has uploaded, and put changes after the second on it."""
+    plan, whole = plan_of("fixed"), arrivals(plan_of("fixed"), 7)
+    parts = [part_of(whole, start, start + 60) for start in range(0, 300, 60)]
+    undisturbed, first, second = (MemoryStore() for _ in range(3))
+    expected = [Worker(plan, least_log).give(undisturbed, part)[0] for part in parts]
+    for store in (first, second):
+        for part in parts[:2]:
+            Worker(plan, least_log).give(store, part)
+    uploaded = first.content
+    Worker(plan, 1 << 20).give(second, parts[2])
+    changes = {entry for entry in second.content.log if entry[0] == 3}
+    first.content = replace(uploaded, summary=second.content.summary, log=[*uploaded.log, *changes])
+    found = [Worker(plan).give(first, part)[0] for part in parts[3:]]
+    assert rows_of(found) == rows_of(expected[3:])
+
+
 def test_parts_of_two_states_are_not_mixed() -> None:
     plan = plan_of("fixed")
     store, worker = MemoryStore(), Worker(plan, least_log=4_000)

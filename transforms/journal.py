@@ -15,7 +15,8 @@ A version is a number and a random token, new with every attempt. A process that
 in the summary reads nothing else. One that has fallen behind reads the entries that it missed, provided that
 they follow its own version; else it reads base and log. What a failed attempt has left in memory has a token
 that nothing stored follows, and is never used. Base, entries and summary are sealed (``snapshot.seal``), and the
-base and entries that are read must lead to the version in the summary: what was damaged, or mixed up, is refused.
+numbers of the base and entries that are read must lead to that in the summary: what was damaged, or has a gap, is
+refused.
 """
 
 from __future__ import annotations
@@ -284,7 +285,7 @@ class Opened(Generic[T]):
         data = self._store.base()
         self.read_bytes += len(data)
         base = _Entry.loads(data, _BASE)
-        if base.version != self._found.base or base.follows != _FOLLOWS_ALL:
+        if base.version.number != self._found.base.number or base.follows != _FOLLOWS_ALL:
             raise StateError(
                 f"{_BASE} is number {base.version.number} and should be {self._found.base.number}: parts are "
                 f"mixed up; {snapshots.ANEW}"
@@ -295,11 +296,10 @@ class Opened(Generic[T]):
         """Read what was given after the last snapshot."""
         base, now = self._found.base, self._found.version
         entries = self._entries(base) if self._found.log_bytes else []
-        if entries and entries[-1].version.number == now.number:
-            # A runner that repeats bundles may keep the log of one attempt and the summary of another. Both are
-            # attempts at the same step, as they follow the same version.
-            entries[-1] = entries[-1]._replace(version=now)
-        if not _leads(base, entries, now):
+        # An engine that repeats a step may keep parts of several attempts at it: Beam the log of one and the
+        # summary of another, Spark a file of its state store that one has written, and changes after the next. A
+        # shard does the same again, so tokens may differ; numbers have to follow each other.
+        if [entry.version.number for entry in entries] != [*range(base.number + 1, now.number + 1)]:
             raise StateError(
                 f"the stored state has {len(entries)} entries since number {base.number}, and should have those "
                 f"that lead to {now.number}: some are missing, or of another state; {snapshots.ANEW}"
