@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from slackwater.pipelines.graph import Node, Pipeline, Read, Write
-from slackwater.pipelines.sinks import sink_file
+from slackwater.pipelines.sink_files import sink_file
 from slackwater.pipelines.source_files import ENDINGS, list_files
 from slackwater.pipelines.template_text import TemplateError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -17,18 +16,12 @@ import pyarrow.parquet as pq
 from slackwater.pipelines.graph import Write
 from slackwater.pipelines.partial_files import PartialFile, place_all, writing
 from slackwater.pipelines.plain_types import refused_by_csv
+from slackwater.pipelines.sink_files import sink_file
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.jsonrows import rows_to_json
 from slackwater.transforms.row_bytes import PIECE_BYTES, pieces
 
-ENDINGS: Final = {"parquet": ".parquet", "csv": ".csv", "json": ".jsonl"}
 ROW_GROUP: Final = 1 << 17
-
-
-def sink_file(config: Write) -> Path:
-    """Return the file a sink writes: the path itself if it has an ending, else the path plus one."""
-    path = Path(config.path)
-    return path if path.suffix else path.with_name(path.name + ENDINGS[config.format])
 
 
 class Sink:

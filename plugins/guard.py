@@ -33,6 +33,7 @@ from slackwater.plugins.contract import (
     Tuples,
 )
 from slackwater.transforms.errors import SlackwaterError, StrategyError
+from slackwater.transforms.opcodes import Lost
 
 
 def title(strategy: Any) -> str:
@@ -101,7 +102,7 @@ class Guard:
     def _calling(self, method: str, function: Callable[..., Any], *given: Any) -> Any:
         try:
             return function(*given)
-        except (SlackwaterError, MemoryError):
+        except (SlackwaterError, MemoryError, Lost):
             raise
         except Exception as error:
             self._raised(method, error, *given)
@@ -295,7 +296,7 @@ class JoinGuard(Guard):
                 run = next(runs)
             except StopIteration:
                 break
-            except (SlackwaterError, MemoryError):
+            except (SlackwaterError, MemoryError, Lost):
                 raise
             except Exception as error:
                 self._raised(method, error, *tuples)

@@ -14,7 +14,7 @@ from running import NAMES, SCHEMA, disorder_of, numbered, plan_of, run
 
 from slackwater.transforms import opcodes as ops
 from slackwater.transforms.encode import TextDictionary, text_buffers
-from slackwater.transforms.kernels import heap, predicate, reorder, rows, strings
+from slackwater.transforms.kernels import guarding, heap, predicate, rows, strings
 from slackwater.transforms.reorder import ReorderBuffer
 
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
@@ -239,34 +239,25 @@ def track(inputs, times, past=-1, future=-1):
     known = np.array([t is not None for t in times])
     ts = np.array([t or 0 for t in times])
     verdict, progress, frontier = np.zeros(n, np.int8), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    state = np.full(2, NEVER)
-    reorder.track(
-        np.array(inputs, np.int8),
-        ts,
-        known,
-        state,
-        past,
-        future,
-        np.full(2, NEVER),
-        verdict,
-        progress,
-        frontier,
-    )
+    state = guarding.GuardState(*np.full((2, 2), NEVER), np.zeros(2, np.int64), np.zeros(3, np.int64))
+    limits = np.array([past, future, -1, 0])
+    inputs, clock = np.array(inputs, np.int8), np.empty(0, np.int64)
+    guarding.track(inputs, ts, known, clock, limits, False, True, state, verdict, progress, frontier)
     return verdict.tolist(), progress.tolist(), frontier.tolist()
 
 
 def test_progress_and_frontier_follow_the_arrivals():
     verdict, progress, frontier = track([0, 0, 1, 1, 0], [5, 3, 2, 9, 4])
-    assert verdict == [reorder.KEEP] * 5
+    assert verdict == [guarding.KEEP] * 5
     assert progress == [5, 5, 2, 9, 5]
     assert frontier == [NEVER, NEVER, 2, 5, 5]
 
 
 def test_refused_arrivals_move_nothing():
-    verdict, progress, _ = track([0, 0, 1, 1, 0, 0], [5, 100, 6, 1, None, 5], past=4, future=10)
-    assert verdict[:3] == [reorder.KEEP, reorder.IN_FUTURE, reorder.KEEP]
-    assert verdict[3:] == [reorder.TOO_OLD, reorder.NO_TIME, reorder.KEEP]
-    assert progress[:4] == [5, 5, 6, 6] and progress[5] == 5
+    verdict, progress, _ = track([0, 1, 1, 0, 0], [5, 6, 1, None, 5], past=4)
+    assert verdict[:2] == [guarding.KEEP, guarding.KEEP]
+    assert verdict[2:] == [guarding.TOO_OLD, guarding.NO_TIME, guarding.KEEP]
+    assert progress[:3] == [5, 6, 6] and progress[4] == 5
 
 
 def test_a_buffer_releases_up_to_the_bound_and_waits_for_the_slowest_input():

@@ -92,6 +92,8 @@ LAYERS = {
 """What the modules of each layer may import besides their own layer."""
 
 EXCEPTIONS = {
+    # What the machine raises is the condition's fault, not the strategy's.
+    ("slackwater.plugins.guard", "slackwater.transforms.opcodes"),
     # The machine and its assembler share the numbers of the instructions.
     ("slackwater.transforms.kernels.predicate", "slackwater.transforms.opcodes"),
     ("slackwater.transforms.kernels.mixed", "slackwater.transforms.opcodes"),
