@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slackwater.pipelines.graph import Write
-from slackwater.pipelines.sinks import ENDINGS, Sink, sink_file
+from slackwater.pipelines.sink_files import ENDINGS, sink_file
+from slackwater.pipelines.sinks import Sink
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.archive import STAYS, produced
 from slackwater.transforms.archive_directory import FINISHED, LOG, SETTINGS, UNFINISHED

@@ -283,9 +283,10 @@ class JoinGuard(Guard):
         setting = self._setting
         tuples = () if released is None else (frozen_record(released),)
         n = 0 if released is None else released.ts.size
-        # Of an input alone, Finished names the kind of punctuation, with all its values.
-        alone = len(setting.inputs) == 1
-        values = [len(p.cells) for p in setting.patterns] if alone else [1] * len(setting.condition.classes)
+        values = [1] * len(setting.condition.classes)
+        if len(setting.inputs) == 1:
+            # Finished names the kind of punctuation, with as many values as the widest has.
+            values = [max((len(p.cells) for p in setting.patterns), default=0)] * len(setting.patterns)
         checked = check.Runs(n, len(setting.inputs), values, setting.counts_only, self.reorders)
         found = self._call(method, *tuples, *given)
         if not hasattr(found, "__iter__"):

@@ -273,7 +273,8 @@ class Runs:
         least, most = 0, len(self._values)
         known = type(classes) is tuple and all(type(c) is int and least <= c < most for c in classes)
         demand(known, f"returned Finished.classes as {classes!r}, must be key classes below {most}")
-        array(finished.values, INT64, (n, sum(self._values[c] for c in classes)), "Finished.values")
+        if n:
+            array(finished.values, INT64, (n, sum(self._values[c] for c in classes)), "Finished.values")
         if finished.high is not None:
             array(finished.high, INT64, (n,), "Finished.high")
         within(finished.at, 0, self._n, "Finished.at")

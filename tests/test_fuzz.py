@@ -11,7 +11,7 @@ from slackwater.pipelines.bench.fuzz_cases import make_case
 from slackwater.pipelines.bench.fuzz_judge import Verdict, judge
 from slackwater.pipelines.bench.fuzz_truth import by_duckdb, by_trial, duckdb_can, is_meaningless
 from slackwater.pipelines.graph import Write
-from slackwater.pipelines.sinks import sink_file
+from slackwater.pipelines.sink_files import sink_file
 
 SEED = 18
 

@@ -371,7 +371,7 @@ def test_unique_keys_on_both_sides_keep_nothing_for_long():
         ({"foreign_key": ["a.k→c.k"]}, r"^foreign_key: c\.k names no input; the inputs are a, b$"),
         (
             {"foreign_key": "a.k -> b.t"},
-            r"^foreign_key: a\.k is int and b\.t is text; make them alike with MapToFields$",
+            r"^foreign_key: a\.k is int64 and b\.t is string; make them alike with MapToFields$",
         ),
         ({"unique": ["a.k"] * 101}, r"^unique: at most 100 promises and kinds of punctuations, got 101$"),
     ],
