@@ -96,7 +96,7 @@ def settle(name: str, account: Accounting, sent: list[Sent]) -> None:
 
 def settle_outputs(name: str, plan: JoinPlan, account: Accounting, given: Mapping[str, int]) -> None:
     """Raise AccountError if other numbers of rows came out of an operator than its account says."""
-    counted = {"late": sum(account.late.values())}
+    counted = {"late": account.late_rows().total()}
     if plan.config.output == "rows":
         counted[""] = account.results
     for output in counted.keys() & given.keys():

@@ -31,6 +31,10 @@ class Accounting:
         """Rows of each input that came too late, each as the share of its partners that had gone by; and those
         that were shed before they reached the join."""
         self.late: Counter[tuple[int, str]] = Counter()
+        self.copies_in_order = np.zeros(m, np.int64)
+        """Copies of rows that another shard accounts for, which came in order in this one."""
+        self.late_copies: Counter[tuple[int, str]] = Counter()
+        """Copies that did not: they are in the late output too, as this shard misses their results."""
         self.punctuations = np.zeros(m, np.int64)
         """Rows of each input that were punctuations, not tuples."""
         self.finished = 0
@@ -90,11 +94,18 @@ class Accounting:
         self.in_order -= rows
         self.reject_each(rows, reason)
 
-    def refuse(self, which: int, reason: str, n: int) -> None:
-        """Count rows that never reach the join; those with a time are missed altogether."""
-        self.reject(which, reason, n)
-        if reason == "shed":
-            self.overflowed[which] += n
+    def reject_copies(self, which: int, reason: str, n: int) -> None:
+        """Count copies that go to the late output; their homes account for the rows."""
+        if n:
+            self.late_copies[which, reason] += n
+
+    def refuse(self, which: int, reason: str, n: int, copies: bool = False) -> None:
+        """Count rows, or copies, that never reach the join; those with a time are missed altogether."""
+        if copies:
+            self.reject_copies(which, reason, n)
+        else:
+            self.reject(which, reason, n)
+            self.overflowed[which] += n if reason == "shed" else 0
         if reason != "bad_record":
             self.missed[_BY_SHEDDING if reason == "shed" else _BY_DISORDER, which] += n * _SHARES
 
@@ -108,19 +119,18 @@ class Accounting:
             late: whether it came too late.
             gone: for the late ones, the share of their partners that had been joined before.
             join_size: results it completed.
-            copy: which of them another shard counts, if there are such; their results are counted here.
+            copy: which of them another shard counts, if there are such; what they find and miss is counted here.
         """
         m = len(self.inputs)
         self.results += int(join_size.sum())
-        if copy is not None:
-            inputs, late, gone = inputs[~copy], late[~copy], gone[~copy[late]]
-        total = np.bincount(inputs, minlength=m)
         if late.any():
-            too_late = np.bincount(inputs[late], minlength=m)
-            total = total - too_late
             self.missed[_BY_DISORDER] += np.bincount(inputs[late], weights=np.rint(gone * _SHARES), minlength=m)
-            self.reject_each(too_late, "too_late")
-        self.in_order += total
+        if copy is not None:
+            self.copies_in_order += np.bincount(inputs[copy & ~late], minlength=m)
+            inputs, late = inputs[~copy], late[~copy]
+        too_late = np.bincount(inputs[late], minlength=m)
+        self.reject_each(too_late, "too_late")
+        self.in_order += np.bincount(inputs, minlength=m) - too_late
 
     def punctuate(self, inputs: Int8s) -> None:
         """Count rows that were punctuations."""
@@ -158,6 +168,8 @@ class Accounting:
         self.in_order += other.in_order
         self.missed += other.missed
         self.late += other.late
+        self.copies_in_order += other.copies_in_order
+        self.late_copies += other.late_copies
         self.punctuations += other.punctuations
         self.finished += other.finished
         self.slack += other.slack
@@ -183,6 +195,8 @@ class Accounting:
         part.in_order = self.in_order - before.in_order
         part.missed = self.missed - before.missed
         part.late = self.late - before.late
+        part.copies_in_order = self.copies_in_order - before.copies_in_order
+        part.late_copies = self.late_copies - before.late_copies
         part.punctuations = self.punctuations - before.punctuations
         part.finished = self.finished - before.finished
         part.results = self.results - before.results
@@ -200,12 +214,10 @@ class Accounting:
 
         A row that came too late is taken to belong to as many results as the average row of its input that
         came in time, less the share that it can still complete from its window. So is a row that was shed before
-        it reached the join.
+        it reached the join. Of a row with copies, each belongs to the results of its own shard.
         """
-        possible = self.results + self.shed
-        shares = np.divide(
-            self.missed / _SHARES, self.in_order, out=np.zeros_like(self.missed), where=self.in_order > 0
-        )
+        possible, in_order = self.results + self.shed, self.in_order + self.copies_in_order
+        shares = np.divide(self.missed / _SHARES, in_order, out=np.zeros_like(self.missed), where=in_order > 0)
         late, unseen = (shares.sum(axis=1) * possible).tolist()
         return {"late": late, "shed": self.shed + unseen}
 
@@ -239,16 +251,13 @@ class Accounting:
 
     def summary(self, nanos_per_tick: int) -> dict[str, Any]:
         """The part of the summary that the operator knows."""
-        reasons: Counter[str] = Counter()
-        for (_, reason), n in self.late.items():
-            reasons[reason] += n
         missed: dict[str, Any] = {way: round(n) for way, n in self.missed_results().items()}
         if self.shed_unmeasured:
             missed["shed"] = None
         return {
             "input": {name: int(n) for name, n in zip(self.inputs, self.received, strict=True)},
             "results": self.results,
-            "late": dict(sorted(reasons.items())),
+            "late": dict(sorted(self.late_rows().items())),
             "punctuations": {"in": int(self.punctuations.sum()), "out": self.finished},
             "slack_ms": _spread_ms(self.slack, nanos_per_tick),
             "recall_estimate": self.recall_estimate() if self.received.all() else None,
@@ -274,11 +283,20 @@ class Accounting:
                     "joined_or_expired": int(self.in_order[i] + self.overflowed[i]) - self.late[i, "shed"],
                     "punctuations": int(self.punctuations[i]),
                     "late": {r: n for (j, r), n in sorted(self.late.items()) if j == i},
+                    **self._copies_of(i),
                     "balanced": self.balanced(i),
                 }
                 for i, name in enumerate(self.inputs)
             },
         }
+
+    def late_rows(self) -> Counter[str]:
+        """Return how many rows the late output has, by reason; a row is there once for every shard it came too
+        late in."""
+        rows: Counter[str] = Counter()
+        for (_, reason), n in (*self.late.items(), *self.late_copies.items()):
+            rows[reason] += n
+        return rows
 
     def balanced(self, which: int) -> bool:
         """Whether every row of an input is accounted for: in order, a punctuation, or late with a reason."""
@@ -304,6 +322,8 @@ class Accounting:
             "in_order": self.in_order.copy(),
             "missed": self.missed.copy(),
             "late": [[i, reason, n] for (i, reason), n in self.late.items()],
+            "copies_in_order": self.copies_in_order.copy(),
+            "late_copies": [[i, reason, n] for (i, reason), n in self.late_copies.items()],
             "slack": [[k, n] for k, n in self.slack.items()],
             "punctuations": self.punctuations.copy(),
             "finished": self.finished,
@@ -323,6 +343,8 @@ class Accounting:
         self.in_order[:] = snapshot["in_order"]
         self.missed[:] = snapshot["missed"]
         self.late = Counter({(i, reason): n for i, reason, n in snapshot["late"]})
+        self.copies_in_order[:] = snapshot["copies_in_order"]
+        self.late_copies = Counter({(i, reason): n for i, reason, n in snapshot["late_copies"]})
         self.slack = Counter({k: n for k, n in snapshot["slack"]})
         self.punctuations[:] = snapshot["punctuations"]
         self.finished = snapshot["finished"]
@@ -334,6 +356,10 @@ class Accounting:
         self.queued = snapshot["queued"]
         self.overflowed[:] = snapshot["overflowed"]
         self.waits = Counter({k: n for k, n in snapshot["waits"]})
+
+    def _copies_of(self, which: int) -> dict[str, dict[str, int]]:
+        late = {reason: n for (i, reason), n in sorted(self.late_copies.items()) if i == which}
+        return {"late_copies": late} if late else {}
 
     def _found_by(self) -> dict[str, str]:
         return {"shed_by": self.shed_by} if self.shed_by else {}

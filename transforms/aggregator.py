@@ -20,6 +20,7 @@ from slackwater.transforms.evaluate import evaluate, truth
 from slackwater.transforms.group_index import GroupIndex
 from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.intake import Chunk, Intake, Taken
+from slackwater.transforms.late_rows import refuse
 from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.pacing import Pacing
 from slackwater.transforms.recordstore import Complete, RecordStore
@@ -63,9 +64,7 @@ class Aggregator(InMemoryOperator):
         return out
 
     def _take(self, out: Outputs, taken: Taken) -> None:
-        for _, reason, ts, arrival, rows in taken.refused:
-            self.accounting.refuse(0, reason, rows.num_rows)
-            out.late.extend(late_batches(self._plan.inputs[0], reason, ts, arrival, rows))
+        refuse(self._plan, self.accounting, taken.refused, out)
         arrivals, (rows,) = self._shown(taken.arrivals), taken.rows
         groups, words = self._groups.assign(rows), self._plan.layout.rows(rows)
         late, gone = np.zeros(rows.num_rows, np.bool_), np.zeros(rows.num_rows)

@@ -19,6 +19,7 @@ from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.choosing import ChooseValuesPlan
 from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.intake import Chunk, Intake
+from slackwater.transforms.late_rows import refuse
 from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.static_join import ValueCounts
 
@@ -47,9 +48,7 @@ class ValueChooser(InMemoryOperator):
         out = Outputs.empty()
         self.accounting.receive(chunk.input)
         taken = self._intake.take(chunk)
-        for which, reason, ts, arrival, refused in taken.refused:
-            self.accounting.refuse(which, reason, refused.num_rows)
-            out.late.extend(late_batches(self._plan.inputs[which], reason, ts, arrival, refused))
+        refuse(self._plan, self.accounting, taken.refused, out)
         for i, (rows, at) in enumerate(zip(taken.rows, taken.of_input, strict=True)):
             if not at.size:
                 continue

@@ -19,6 +19,7 @@ from slackwater.transforms.group_store import Closed, GroupStore
 from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.intake import Chunk, Intake
 from slackwater.transforms.kernels import closing as kernel
+from slackwater.transforms.late_rows import refuse
 from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.patterns import PatternReader, Patterns
 from slackwater.transforms.waiting import Waiting
@@ -58,9 +59,7 @@ class GroupCloser(InMemoryOperator):
         out = Outputs.empty()
         self.accounting.receive(chunk.at_home)
         taken = self._intake.take(chunk)
-        for which, reason, _, _, refused in taken.refused:
-            self.accounting.refuse(which, reason, refused.num_rows)
-            out.late.extend(late_batches(self._plan.inputs[which], reason, None, None, refused))
+        refuse(self._plan, self.accounting, taken.refused, out)
         (rows, given), (at, places) = taken.rows, taken.of_input
         ts, arrival = taken.arrivals.ts, taken.arrivals.clock
         started = time.perf_counter()

@@ -312,9 +312,11 @@ class InputQueue:
     def _shed(self, code: Int64s) -> Iterator[Refused]:
         for i, store in enumerate(self._stores):
             at = store.locate(np.sort(code[code & 7 == i] >> 3))
-            at = at[~store.beside.copy[at]]
-            if at.size:
-                yield Refused(i, "shed", store.beside.ts[at], store.beside.arrival[at], store.batch(at))
+            copy = store.beside.copy[at]
+            for places, copies in ((at[~copy], False), (at[copy], True)):
+                if places.size:
+                    known = store.beside.ts[places], store.beside.arrival[places]
+                    yield Refused(i, "shed", *known, store.batch(places), copies)
 
     def _waiting(self) -> tuple[Int64s, Int64s]:
         """Return the slots of all that wait, in their order, and the ranks of their scores."""

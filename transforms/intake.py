@@ -51,6 +51,8 @@ class Refused(NamedTuple):
     ts: Int64s | None
     arrival: Int64s
     rows: pa.RecordBatch
+    copies: bool = False
+    """Whether other shards account for them."""
 
 
 class Taken(NamedTuple):
@@ -249,16 +251,17 @@ class PartProgress:
 
 
 def _refused(chunk: Chunk, of_input: list[Int64s], ts: Int64s, verdict: Int8s) -> list[Refused]:
-    """Return the rows that the guard refuses, but for copies, which their homes refuse or take."""
+    """Return the rows that the guard refuses, copies apart; those without a time are their homes' business."""
     refused = []
     for i, (marked, at) in enumerate(zip(chunk.batches, of_input, strict=True)):
         batch, copy = without_copies(marked)
         for code, reason in ((kernel.NO_TIME, "bad_record"), *_REASON_OF.items()):
-            mask = (verdict[at] == code) & ~copy
-            if mask.any():
-                times = None if code == kernel.NO_TIME else ts[at[mask]]
-                rows = batch.filter(pa.array(mask))
-                refused.append(Refused(i, reason, times, chunk.arrival[at[mask]], rows))
+            for copies in (False, True) if code != kernel.NO_TIME else (False,):
+                mask = (verdict[at] == code) & (copy == copies)
+                if mask.any():
+                    times = None if code == kernel.NO_TIME else ts[at[mask]]
+                    rows = batch.filter(pa.array(mask))
+                    refused.append(Refused(i, reason, times, chunk.arrival[at[mask]], rows, copies))
     return refused
 
 

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from slackwater.plugins.contract import Int8s, Int64s
+from slackwater.transforms.accounting import Accounting
+from slackwater.transforms.intake import Refused
 from slackwater.transforms.outputs import Outputs, late_batches
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.rowstore import RowStore
 
 
+def refuse(plan: JoinPlan, accounting: Accounting, refused: Iterable[Refused], out: Outputs) -> None:
+    """Count rows that the way in refuses, and write them."""
+    for which, reason, ts, arrival, rows, copies in refused:
+        accounting.refuse(which, reason, rows.num_rows, copies)
+        out.late.extend(late_batches(plan.inputs[which], reason, ts, arrival, rows))
+
+
 class LateRows:
     """Late rows of one operator, each once; few in each of many runs, they are written together,
-    in order of arrival."""
+    in order of arrival. Copies of rows are among them: their homes do not know what they miss here."""
 
-    def __init__(self, plan: JoinPlan, stores: Sequence[RowStore]) -> None:
-        self._plan, self._stores = plan, stores
+    def __init__(self, plan: JoinPlan, stores: Sequence[RowStore], accounting: Accounting) -> None:
+        self._plan, self._stores, self._accounting = plan, stores, accounting
         self._due: dict[tuple[int, str], list[Int64s]] = {}
         """Where the rows of each input stand, by reason."""
         self.wanted = True
         """False where nobody reads them: then they are counted and not written."""
 
     def add(self, inputs: Int8s, seqs: Int64s, reason: str) -> Int64s:
-        """Take rows, unless they are in the late output already; return how many of each input are new to it."""
+        """Take rows, unless they are in the late output already; return how many of each input are new to it.
+
+        Copies are counted, and are not among these.
+        """
         fresh = np.zeros(len(self._stores), np.int64)
         for i, store in enumerate(self._stores) if len(seqs) else ():
             places = store.report(inputs, i, seqs)
             self._due.setdefault((i, reason), []).append(places)
-            fresh[i] = places.size
+            copies = np.count_nonzero(store.beside.copy[places])
+            self._accounting.reject_copies(i, reason, copies)
+            fresh[i] = places.size - copies
         return fresh
 
     def write(self, out: Outputs) -> None:

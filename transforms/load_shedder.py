@@ -17,8 +17,9 @@ from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.in_memory import InMemoryOperator
 from slackwater.transforms.input_queue import LIVE_NANOS, Arrived, InputQueue
 from slackwater.transforms.intake import Chunk, Intake, Refused
+from slackwater.transforms.late_rows import refuse
 from slackwater.transforms.load_shedding import ShedPlan
-from slackwater.transforms.outputs import Outputs, late_batches
+from slackwater.transforms.outputs import Outputs
 from slackwater.transforms.reordering import PassOnLogic
 
 
@@ -50,7 +51,7 @@ class LoadShedder(InMemoryOperator):
         out = Outputs.empty()
         self.accounting.receive(chunk.input)
         taken = self._intake.take(chunk)
-        self._refuse(out, taken.refused)
+        refuse(self._plan, self.accounting, taken.refused, out)
         arrivals = taken.arrivals
         newest = np.maximum.accumulate(np.append(self._newest, arrivals.ts))
         self._newest = int(newest[-1])
@@ -88,17 +89,12 @@ class LoadShedder(InMemoryOperator):
 
     def _pass_on(self, out: Outputs, served: Iterable[tuple[Chunk, list[Refused]]]) -> None:
         for passed, shed in served:
-            self._refuse(out, shed)
+            refuse(self._plan, self.accounting, shed, out)
             rows = passed.batches[0]
             self.accounting.in_order += [batch.num_rows for batch in passed.batches]
             if rows.num_rows:
                 out.results.append(rows)
                 self.accounting.results += rows.num_rows
-
-    def _refuse(self, out: Outputs, refused: Iterable[Refused]) -> None:
-        for which, reason, ts, arrival, rows in refused:
-            self.accounting.refuse(which, reason, rows.num_rows)
-            out.late.extend(late_batches(self._plan.inputs[which], reason, ts, arrival, rows))
 
 
 class _WaitingRows(InputQueue):

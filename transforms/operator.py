@@ -37,8 +37,8 @@ from slackwater.transforms.encode import CellEncoder
 from slackwater.transforms.input_queue import InputQueue
 from slackwater.transforms.intake import Chunk, Intake, Refused
 from slackwater.transforms.joined import Joined, naming_condition, spread
-from slackwater.transforms.late_rows import LateRows
-from slackwater.transforms.outputs import Counts, Outputs, late_batches
+from slackwater.transforms.late_rows import LateRows, refuse
+from slackwater.transforms.outputs import Counts, Outputs
 from slackwater.transforms.pacing import Pacing
 from slackwater.transforms.plan import JoinPlan
 from slackwater.transforms.promises import DROPPED, JOINS, MARKED, VIOLATES, Promises
@@ -88,7 +88,7 @@ class Operator:
         parts: Any = dict(promises=self._promises, archive=self._archive, queue=self.queue, shadow=self._shadow)
         self._optional: dict[str, Any] = {name: part for name, part in parts.items() if part is not None}
         self._on_t = int(state.get("on_t", NEVER))
-        self._late = LateRows(plan, self._rows.stores)
+        self._late = LateRows(plan, self._rows.stores, self.accounting)
         self.delivery = Delivery(plan, self._rows.stores, shard)
         self._rows.check(self._buffer.held(), self._join.held())
         self._finished: list[Finished] = []
@@ -107,10 +107,10 @@ class Operator:
     def _take(self, out: Outputs, chunk: Chunk | None, shed: Sequence[Refused] = ()) -> None:
         """Let rows in whose turn has come, but for those that the guard refuses; None for the last of them."""
         taken = self._intake.rest() if chunk is None else self._intake.take(chunk)
-        for which, reason, ts, arrival, rows in (*shed, *taken.refused):
-            self.accounting.refuse(which, reason, rows.num_rows)
-            out.late.extend(late_batches(self._plan.inputs[which], reason, ts, arrival, rows))
-            if self._archive is not None and reason in ("too_late", "shed") and ts is not None:
+        refused = (*shed, *taken.refused)
+        refuse(self._plan, self.accounting, refused, out)
+        for which, reason, ts, _, rows, _ in refused if self._archive is not None else ():
+            if reason in ("too_late", "shed") and ts is not None:
                 self._archive.missed(which, rows, ts)
         arrivals = self._rows.add(taken, self._shows_cells)
         codes = taken.seq * 8 + taken.source

@@ -131,9 +131,9 @@ class RowStore:
 
     def report(self, inputs: Int8s, which: int, seqs: Int64s) -> Int64s:
         """Mark those of ``seqs`` that are of input ``which``, this one, as reported; return the places of those
-        that had not been, but for copies."""
+        that had not been."""
         known, fresh = self.beside, np.empty(len(seqs), np.int64)
-        found = kernel.report(known.seq, known.reported, known.copy, inputs, which, seqs, fresh)
+        found = kernel.report(known.seq, known.reported, inputs, which, seqs, fresh)
         if found < 0:
             raise UnknownRow(int(seqs[-1 - found]))
         return fresh[:found]

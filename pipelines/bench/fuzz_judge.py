@@ -72,19 +72,22 @@ def _verdict(case: Case, summary: dict[str, Any], folder: Path) -> Verdict:
         return Verdict("finding", f"the inputs have {read} rows, the summary says {summary['input']}")
     late = [json.loads(line) for line in (folder / "late.jsonl").read_text("utf-8").split("\n") if line]
     gone: dict[str, dict[int, str]] = {i.name: {} for i in case.inputs}
+    shards, times = case.config.get("shards", 1), Counter[tuple[str, int]]()
     for row in late:
-        key = json.loads(row["row"])["id"]
-        if gone[row["input"]].setdefault(key, row["reason"]) != row["reason"] or key not in range(
-            read[row["input"]]
-        ):
-            return Verdict("finding", f"the late row {row} is there twice, or was never given")
+        name, key = row["input"], json.loads(row["row"])["id"]
+        times[name, key] += 1
+        if times[name, key] > shards or key not in range(read[name]):
+            return Verdict("finding", f"the late row {row} is there too often, or was never given")
+        gone[name][key] = max(gone[name].get(key, ""), row["reason"])
     reasons = Counter(row["reason"] for row in late)
-    if reasons != Counter(summary["late"]) or len(late) != sum(map(len, gone.values())):
+    if reasons != Counter(summary["late"]):
         return Verdict("finding", f"late rows by reason are {dict(reasons)}, the summary says {summary['late']}")
     fault = _needless(case, gone)
     if fault:
         return Verdict("finding", fault)
-    absent = {name: {k for k, why in rows.items() if why in NOT_JOINED} for name, rows in gone.items()}
+    # A row that one shard refuses may be joined in another; only what cannot be read is the same in all.
+    nowhere = NOT_JOINED if shards == 1 else {"bad_record"}
+    absent = {name: {k for k, why in rows.items() if why in nowhere} for name, rows in gone.items()}
     expected, by = truth(case, absent)
     out = _output(case, folder)
     if case.counts:
@@ -93,10 +96,6 @@ def _verdict(case: Case, summary: dict[str, Any], folder: Path) -> Verdict:
         fault = _rows_fault(case, out, expected, gone, folder)
     if fault:
         return Verdict("finding", f"{fault} (truth by {by})")
-    if not case.counts and may_have_late_copies(case):
-        reasons["results missed by late copies"] += len(
-            _unexplained(case, _wanted(case, out, expected) - _found(case, out), gone)
-        )
     return Verdict("joined", results=sum(expected.values()), by=by, late=reasons)
 
 
@@ -185,28 +184,18 @@ def _rows_fault(
     if more:
         return f"{sum(more.values())} of {len(out)} results are wrong, such as {_shown(case, next(iter(more)))}"
     for result in _unexplained(case, expected - found, gone):
-        if not may_have_late_copies(case):
-            return f"the result {_shown(case, result)} is missing and none of its rows is late"
+        return f"the result {_shown(case, result)} is missing and none of its rows is late"
     ids = [out[f"{i.name}_id"].to_pylist() for i in case.inputs]
     return _values_fault(case, out, ids, folder) if case.sink == "WriteToParquet" else ""
 
 
-def may_have_late_copies(case: Case) -> bool:
-    """Whether a row may be copied to several shards and be too late in one that is not its home.
-
-    Late rows are told of by their home, so results that such a copy misses are in no late row; the report counts
-    them.
-    """
-    return not case.complete and case.config.get("shards", 1) > 1
-
-
 def _unexplained(case: Case, missing: Counter[Result], gone: dict[str, dict[int, str]]) -> list[Result]:
-    """Return the missing results of which no row is too late."""
+    """Return the missing results of which no row is late."""
     names = [i.name for i in case.inputs]
     return [
         result
         for result in missing.elements()
-        if not any(gone[name].get(k) == "too_late" for name, k in zip(names, result[:-1], strict=True))
+        if not any(k in gone[name] for name, k in zip(names, result[:-1], strict=True))
     ]
 
 

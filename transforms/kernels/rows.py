@@ -43,9 +43,9 @@ def locate(stored, seqs, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def report(stored, reported, copy, inputs, which, seqs, out):  # type: ignore[no-untyped-def]
-    """Mark those of ``seqs`` that are of input ``which`` as reported; write where those stand that were neither
-    reported nor copies, and return how many they are, or ``-1 - k`` if number k is not there."""
+def report(stored, reported, inputs, which, seqs, out):  # type: ignore[no-untyped-def]
+    """Mark those of ``seqs`` that are of input ``which`` as reported; write where those stand that had not
+    been, and return how many they are, or ``-1 - k`` if number k is not there."""
     n = 0
     for k in range(seqs.size):
         if inputs[k] != which:
@@ -53,7 +53,7 @@ def report(stored, reported, copy, inputs, which, seqs, out):  # type: ignore[no
         at = _place(stored, seqs[k])
         if at < 0:
             return -1 - k
-        if not (reported[at] or copy[at]):
+        if not reported[at]:
             out[n] = at
             n += 1
         reported[at] = True

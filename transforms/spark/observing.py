@@ -5,7 +5,6 @@ A shard tells them with its account, once per micro-batch; Spark adds them up ov
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,9 +56,7 @@ def counts_of(shard: Shard, before: Accounting, cost: StateBytes) -> dict[str, A
     """
     account = shard.accounting
     new = account - before
-    late: Counter[str] = Counter()
-    for (_, reason), n in new.late.items():
-        late[reason] += n
+    late = new.late_rows()
     slack = account.last_slack
     return {
         "input": int(new.received.sum()),
