@@ -41,7 +41,7 @@ class LateRows:
         for i, store in enumerate(self._stores) if len(seqs) else ():
             places = store.report(inputs, i, seqs)
             self._due.setdefault((i, reason), []).append(places)
-            copies = np.count_nonzero(store.beside.copy[places])
+            copies = int(np.count_nonzero(store.beside.copy[places]))
             self._accounting.reject_copies(i, reason, copies)
             fresh[i] = places.size - copies
         return fresh

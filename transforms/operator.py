@@ -109,8 +109,8 @@ class Operator:
         taken = self._intake.rest() if chunk is None else self._intake.take(chunk)
         refused = (*shed, *taken.refused)
         refuse(self._plan, self.accounting, refused, out)
-        for which, reason, ts, _, rows, _ in refused if self._archive is not None else ():
-            if reason in ("too_late", "shed") and ts is not None:
+        for which, reason, ts, _, rows, _ in refused:
+            if self._archive is not None and reason in ("too_late", "shed") and ts is not None:
                 self._archive.missed(which, rows, ts)
         arrivals = self._rows.add(taken, self._shows_cells)
         codes = taken.seq * 8 + taken.source
