@@ -19,10 +19,10 @@ from math import inf
 import numpy as np
 import pyarrow as pa
 
-from slackwater.transforms.aggregating import bind_aggregate
-from slackwater.transforms.aggregator import Aggregator
-from slackwater.transforms.config import AggregateConfig
-from slackwater.transforms.operator import Chunk
+from slackwater.transforms.operators.aggregate.operator import Aggregator
+from slackwater.transforms.operators.aggregate.plan import bind_aggregate
+from slackwater.transforms.operators.join import Chunk
+from slackwater.transforms.settings.models import AggregateConfig
 
 RANGE, SLIDE, SLACK, GROUPS, CHUNK = 300_000, 60_000, 30_000, 100, 1 << 17
 SETTINGS = {

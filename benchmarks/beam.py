@@ -32,8 +32,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from beam_by_element import BLOCK, SCHEMA, WINDOW, block, timed
 
-from slackwater.pipelines import run_beam
-from slackwater.pipelines.template import read_template_text
+from slackwater.pipelines.runners.beam import runner as run_beam
+from slackwater.pipelines.template.reader import read_template_text
 from slackwater.transforms.beam import SlidingWindowJoin
 
 

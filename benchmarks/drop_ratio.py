@@ -16,7 +16,7 @@ import numpy as np
 
 from slackwater.plugins.checks import sample_setting
 from slackwater.plugins.contract import Arrivals, DisorderStrategy
-from slackwater.plugins.disorder.drop_ratio import DropRatio
+from slackwater.plugins.disorder.drop_ratio.strategy import DropRatio
 from slackwater.plugins.disorder.heartbeat import HeartbeatSlack
 
 RATIO = 0.01

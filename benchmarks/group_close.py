@@ -17,11 +17,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from slackwater.transforms.closer import GroupCloser
-from slackwater.transforms.closing import bind_group_close
-from slackwater.transforms.config import GroupCloseConfig
-from slackwater.transforms.intake import Chunk
-from slackwater.transforms.replay import in_arrival_order
+from slackwater.transforms.arrival.intake import Chunk
+from slackwater.transforms.arrival.merge import in_arrival_order
+from slackwater.transforms.operators.group_close.operator import GroupCloser
+from slackwater.transforms.operators.group_close.plan import bind_group_close
+from slackwater.transforms.settings.models import GroupCloseConfig
 
 PER_GROUP, OPEN, CHUNK, ROUNDS = 20, 1000, 1 << 17, 5
 AGGREGATES = {"bids": "count(*)", "total": "sum(price)", "mean": "avg(price)", "best": "max(price)"}

@@ -14,8 +14,8 @@ from slackwater.pipelines.generate import generate
 
 CODE = """
 import re, sys
-from slackwater.pipelines.local import run
-from slackwater.pipelines.template import read_template
+from slackwater.pipelines.runners.local.runner import run
+from slackwater.pipelines.template.reader import read_template
 folder = sys.argv[1]
 summary = run(read_template("window-join", {"left": f"{folder}/s1.parquet", "right": f"{folder}/s2.parquet",
                                             "out": f"{folder}/out"}))

@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from slackwater.pipelines.generate import GeneratedDataset, generate
 from slackwater.plugins import Arrivals, DisorderStrategy, Feedback, Setting, Snapshot
 from slackwater.plugins.contract import Float64s, Int64s
-from slackwater.transforms.config import JoinConfig
-from slackwater.transforms.operator import Chunk, Operator
-from slackwater.transforms.plan import bind
-from slackwater.transforms.replay import in_arrival_order
+from slackwater.transforms.arrival.merge import in_arrival_order
+from slackwater.transforms.operators.join import Chunk, Operator
+from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.plan import bind
 
 SECOND = 1000
 ROWS = 8_192

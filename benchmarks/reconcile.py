@@ -17,9 +17,9 @@ from typing import Any
 import duckdb
 
 from slackwater.pipelines.generate import generate
-from slackwater.pipelines.local import run
-from slackwater.pipelines.reconcile import reconcile
-from slackwater.pipelines.template import read_template_text
+from slackwater.pipelines.reconcile.local import reconcile
+from slackwater.pipelines.runners.local.runner import run
+from slackwater.pipelines.template.reader import read_template_text
 
 WINDOW_MS = 5000
 TEMPLATE = """
@@ -77,7 +77,7 @@ def main() -> None:
             archived = sum(file.stat().st_size for file in archive.rglob("*.parquet"))
             started = time.perf_counter()
             if spark:
-                from slackwater.pipelines.reconcile_spark import run_parts
+                from slackwater.pipelines.reconcile.spark import run_parts
 
                 missed = reconcile(archive, run_parts=run_parts)
             else:

@@ -14,11 +14,11 @@ import sys
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.options import Memory
-from slackwater.transforms.config import JoinConfig
-from slackwater.transforms.intake import Chunk
-from slackwater.transforms.operator import Operator
-from slackwater.transforms.plan import bind
+from slackwater.plugins.registry.options import Memory
+from slackwater.transforms.arrival.intake import Chunk
+from slackwater.transforms.operators.join import Operator
+from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.plan import bind
 
 LEAST = "1MB"
 ROWS = 10_000

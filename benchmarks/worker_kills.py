@@ -107,7 +107,7 @@ def start_run(cluster: Cluster, folder: Path, python: str, **conf: str) -> subpr
     (folder / "join.yaml").write_text(TEMPLATE.format(folder=folder, out="spark"))
     sized = {"spark.executor.memory": "600m", "spark.driver.memory": "700m", "spark.pyspark.python": python}
     settings = [f"--conf={key}={value}" for key, value in (sized | conf).items()]
-    command = [sys.executable, "-m", "slackwater.pipelines.cli", "run", str(folder / "join.yaml")]
+    command = [sys.executable, "-m", "slackwater.pipelines.cli.commands", "run", str(folder / "join.yaml")]
     return subprocess.Popen(
         [*command, "--runner", "spark", "--master", cluster.url, *settings],
         env=os.environ | {"TMPDIR": str(folder / "tmp")},
@@ -146,8 +146,8 @@ def same_rows(folder: Path, output: str) -> bool:
 
 def run_local(folder: Path) -> None:
     """Run the template here."""
-    from slackwater.pipelines.local import run
-    from slackwater.pipelines.template import read_template_text
+    from slackwater.pipelines.runners.local.runner import run
+    from slackwater.pipelines.template.reader import read_template_text
 
     run(read_template_text("join", TEMPLATE.format(folder=folder, out="local")))
 

@@ -64,7 +64,7 @@ from slackwater.plugins.contract import (
     Tuples,
 )
 from slackwater.plugins.hookspecs import hookimpl
-from slackwater.plugins.options import Duration
+from slackwater.plugins.registry.options import Duration
 
 __all__ = [
     "Arrivals",

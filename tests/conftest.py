@@ -1,4 +1,4 @@
-"""Makes the helpers in this folder importable, sets how hard property tests try, and holds the Spark session."""
+"""Makes the helpers in ``support`` importable, sets how hard property tests try, and holds the Spark session."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 # PySpark forks to start Java. If Beam has used gRPC before, gRPC's handlers run in the fork, and now and then
 # abort it before it becomes Java: "Java gateway process exited before sending its port number".

@@ -22,11 +22,11 @@ from slackwater.pipelines.bench.disorder_report import Line, show, write
 from slackwater.pipelines.bench.hindsight import Hindsight, Intervals, Log
 from slackwater.pipelines.bench.measuring import Measured, latency, measure
 from slackwater.pipelines.generate import generate
-from slackwater.plugins.manager import manager
-from slackwater.plugins.options import Duration
-from slackwater.transforms.config import JoinConfig
+from slackwater.plugins.registry.manager import manager
+from slackwater.plugins.registry.options import Duration
 from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.plan import bind
+from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.plan import bind
 
 RECALLS = (0.8, 0.9, 0.95, 0.99, 0.999)
 BASELINES = ("none", "max")

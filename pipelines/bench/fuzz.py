@@ -177,15 +177,15 @@ def scratch() -> str | None:
 def runner(name: str) -> Iterator[Runner]:
     """Yield what runs a pipeline, on Spark in one session for all."""
     if name == "local":
-        from slackwater.pipelines import local
+        from slackwater.pipelines.runners.local import runner as local
 
         yield local.run
     elif name == "beam":
-        from slackwater.pipelines import run_beam
+        from slackwater.pipelines.runners.beam import runner as run_beam
 
         yield run_beam.run
     else:
-        from slackwater.pipelines import run_spark
+        from slackwater.pipelines.runners.spark import runner as run_spark
         from slackwater.transforms.spark.session import start_session
 
         session: Any = start_session(app="slackwater bench fuzz")

@@ -29,7 +29,7 @@ from slackwater.pipelines.bench.fuzz_data import (
     type_for,
     unit_nanos,
 )
-from slackwater.transforms.expression import Expr
+from slackwater.transforms.expressions.tree import Expr
 
 NAMES: Final = "abcd"
 _FORMATS: Final = ("parquet", "parquet", "parquet", "csv", "json")

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from slackwater.pipelines.bench.fuzz_data import Column, Pool
-from slackwater.transforms.expression import Col, Expr, Lit, Op
+from slackwater.transforms.expressions.tree import Col, Expr, Lit, Op
 
 Row = Mapping[Col, Any]
 

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from slackwater.pipelines.bench.fuzz_cases import Case
 from slackwater.pipelines.bench.fuzz_data import NANOS, unit_nanos
 from slackwater.pipelines.bench.fuzz_truth import Result, is_meaningless, truth
-from slackwater.pipelines.graph import Pipeline
-from slackwater.pipelines.plain_types import plain_type
-from slackwater.pipelines.template import read_template_text
+from slackwater.pipelines.io.plain_types import plain_type
+from slackwater.pipelines.template.graph import Pipeline
+from slackwater.pipelines.template.reader import read_template_text
 from slackwater.transforms.errors import SlackwaterError
 
 Runner = Callable[[Pipeline], dict[str, Any]]

@@ -19,18 +19,18 @@ import pyarrow as pa
 from rich.console import Console
 
 from slackwater.plugins.clock import clock_at
-from slackwater.transforms import snapshot as snapshots
-from slackwater.transforms.aggregating import bind_aggregate
-from slackwater.transforms.config import AggregateConfig, JoinConfig, ReorderConfig, ShedConfig
+from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.errors import SlackwaterError, StateError
-from slackwater.transforms.given import give_again, rows_given
-from slackwater.transforms.intake import Chunk
-from slackwater.transforms.journal import Journal, Shards
-from slackwater.transforms.load_shedding import bind_shed
-from slackwater.transforms.operators import ShardOperator, open_operator
-from slackwater.transforms.outputs import Outputs
-from slackwater.transforms.plan import JoinPlan, bind
-from slackwater.transforms.reordering import bind_reorder
+from slackwater.transforms.operators.aggregate.plan import bind_aggregate
+from slackwater.transforms.operators.registry import ShardOperator, open_operator
+from slackwater.transforms.operators.reorder import bind_reorder
+from slackwater.transforms.operators.shed.plan import bind_shed
+from slackwater.transforms.output.outputs import Outputs
+from slackwater.transforms.settings.models import AggregateConfig, JoinConfig, ReorderConfig, ShedConfig
+from slackwater.transforms.settings.plan import JoinPlan, bind
+from slackwater.transforms.state import snapshot as snapshots
+from slackwater.transforms.state.journal import Journal, Shards
+from slackwater.transforms.state.log import give_again, rows_given
 
 SCHEMA: Final = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("k", pa.string()), ("done", pa.bool_())])
 ROWS: Final = 240

@@ -25,13 +25,13 @@ import pyarrow as pa
 import yaml
 from rich.console import Console
 
-from slackwater.pipelines.archives import check_archives
-from slackwater.pipelines.assembly import assemble
+from slackwater.pipelines.assembly.pipeline import assemble
 from slackwater.pipelines.generate import generate
-from slackwater.pipelines.graph import Create, Node, Read
-from slackwater.pipelines.sources import source_schema
-from slackwater.pipelines.template import read_template_text
-from slackwater.pipelines.template_text import TemplateError, read_document, shipped
+from slackwater.pipelines.io.sources import source_schema
+from slackwater.pipelines.runners.archives import check_archives
+from slackwater.pipelines.template.graph import Create, Node, Read
+from slackwater.pipelines.template.reader import read_template_text
+from slackwater.pipelines.template.text import TemplateError, read_document, shipped
 from slackwater.transforms.errors import SlackwaterError
 
 SECONDS: Final = 2.0

@@ -18,9 +18,9 @@ import pyarrow as pa
 from slackwater.pipelines.bench.fuzz_cases import Case
 from slackwater.pipelines.bench.fuzz_conditions import sql, types_compared, value_of
 from slackwater.pipelines.bench.fuzz_data import INTEGERS
-from slackwater.pipelines.plain_types import plain_type
+from slackwater.pipelines.io.plain_types import plain_type
 from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.expression import Col, Expr, Op, columns, conjuncts
+from slackwater.transforms.expressions.tree import Col, Expr, Op, columns, conjuncts
 
 Result = tuple[int, ...]
 """The ids of the members, one for each input, and the result's time in nanoseconds."""

@@ -26,9 +26,9 @@ from slackwater.plugins.contract import (
     Released,
     Setting,
 )
-from slackwater.plugins.join.mjoin import MetadataJoin
-from slackwater.plugins.join.mswj import SlidingWindowJoinStrategy
-from slackwater.transforms.condition import Condition
+from slackwater.plugins.join.one_to_many.mjoin import MetadataJoin
+from slackwater.plugins.join.window.mswj import SlidingWindowJoinStrategy
+from slackwater.transforms.expressions.condition import Condition
 
 SCHEDULED = MetadataJoin(streams="priority", tuples="value_oriented")
 PLAIN = MetadataJoin(streams="random", tuples="sequential")

@@ -20,11 +20,11 @@ from slackwater.pipelines.bench.joins import Row
 from slackwater.pipelines.bench.side_by_side import side_by_side
 from slackwater.pipelines.generate import generate
 from slackwater.plugins.contract import JoinLogic, JoinStrategy, Setting, Snapshot
-from slackwater.plugins.join.cost import expected_state
-from slackwater.transforms.config import JoinConfig
-from slackwater.transforms.operator import Chunk, Operator
-from slackwater.transforms.plan import JoinPlan, bind
-from slackwater.transforms.replay import in_arrival_order
+from slackwater.plugins.join.punctuated.cost_model import expected_state
+from slackwater.transforms.arrival.merge import in_arrival_order
+from slackwater.transforms.operators.join import Chunk, Operator
+from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.plan import JoinPlan, bind
 
 STEP_MS = 2_000
 CHUNK = 1 << 15

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.pipelines.bench.joins import Row
-from slackwater.transforms.config import JoinConfig
-from slackwater.transforms.operator import Chunk, Operator
-from slackwater.transforms.plan import bind
+from slackwater.transforms.operators.join import Chunk, Operator
+from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.plan import bind
 
 CHUNK: Final = 1 << 15
 """Rows of each input at a time."""

@@ -18,10 +18,10 @@ from typing import Any
 from rich.console import Console
 
 from slackwater.pipelines.generate import generate
-from slackwater.pipelines.graph import Node
-from slackwater.pipelines.local import run
-from slackwater.pipelines.template import read_template
-from slackwater.transforms.config import DisorderConfig
+from slackwater.pipelines.runners.local.runner import run
+from slackwater.pipelines.template.graph import Node
+from slackwater.pipelines.template.reader import read_template
+from slackwater.transforms.settings.models import DisorderConfig
 
 DATA_SETS = {"1 result for 2 rows": 1000, "2 results a row": 250}
 """Number of keys at 100 rows/s per stream and windows of 5 s: results per row are 500 / keys."""

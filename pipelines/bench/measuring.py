@@ -20,9 +20,9 @@ from slackwater.plugins.contract import (
     Setting,
     Snapshot,
 )
-from slackwater.transforms.operator import Operator
-from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import in_arrival_order
+from slackwater.transforms.arrival.merge import in_arrival_order
+from slackwater.transforms.operators.join import Operator
+from slackwater.transforms.settings.plan import JoinPlan
 
 CHUNK = 1 << 14
 """Arrivals at a time. Where chunks are cut changes no result."""

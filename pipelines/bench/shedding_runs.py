@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from slackwater.pipelines.bench.offline.online_ceiling import ceiling_without_foresight
+from slackwater.pipelines.bench.offline.optimum import Optimum, optimum
 from slackwater.pipelines.generate.zipf import ZIPF, chances
-from slackwater.pipelines.offline.online_ceiling import ceiling_without_foresight
-from slackwater.pipelines.offline.optimum import Optimum, optimum
 from slackwater.plugins.contract import Int64s
-from slackwater.transforms.config import JoinConfig
-from slackwater.transforms.intake import Chunk
-from slackwater.transforms.operators import open_operator
-from slackwater.transforms.outputs import Outputs
-from slackwater.transforms.plan import bind
+from slackwater.transforms.arrival.intake import Chunk
+from slackwater.transforms.operators.registry import open_operator
+from slackwater.transforms.output.outputs import Outputs
+from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.plan import bind
 
 LOOKS = 20
 """How often the memory is looked at after the warm-up."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from slackwater.pipelines.bench.joins import Row
 from slackwater.pipelines.generate.sampling import zipf_ranks
-from slackwater.transforms.static_join import ValueCounts, adg, optdp
+from slackwater.transforms.operators.choose_values.static_join import ValueCounts, adg, optdp
 
 SKEWS = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)
 

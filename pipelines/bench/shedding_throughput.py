@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 from slackwater.pipelines.bench.joins import Row
 from slackwater.pipelines.bench.side_by_side import side_by_side
 from slackwater.pipelines.generate.sampling import zipf_ranks
-from slackwater.pipelines.local import run
-from slackwater.pipelines.template import read_template
-from slackwater.transforms.config import JoinConfig
-from slackwater.transforms.intake import Chunk
-from slackwater.transforms.plan import bind
+from slackwater.pipelines.runners.local.runner import run
+from slackwater.pipelines.template.reader import read_template
+from slackwater.transforms.arrival.intake import Chunk
+from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.plan import bind
 
 CHUNK = 1 << 15
 CASES = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from slackwater.transforms.intake import Chunk
-from slackwater.transforms.operators import ShardOperator, open_operator
-from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.arrival.intake import Chunk
+from slackwater.transforms.operators.registry import ShardOperator, open_operator
+from slackwater.transforms.settings.plan import JoinPlan
 
 
 def side_by_side(plans: Sequence[JoinPlan], chunks: Sequence[Chunk]) -> tuple[list[float], list[ShardOperator]]:

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from slackwater.pipelines.generate import generate
+from slackwater.transforms.spark.blobs import ACCOUNT
 from slackwater.transforms.spark.join import sliding_window_join
-from slackwater.transforms.spark.packing import ACCOUNT
 from slackwater.transforms.spark.state import StateBytes, read_account
 
 SLACK_MS: Final = 2_000

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from slackwater.plugins.contract import DisorderStrategy, Setting, Snapshot
 from slackwater.plugins.disorder.none import ConstantSlackLogic
-from slackwater.plugins.options import Duration
+from slackwater.plugins.registry.options import Duration
 
 
 class FixedSlack(DisorderStrategy):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slackwater.plugins.contract import Int64s
-from slackwater.transforms.kernels import histogram as kernel
+from slackwater.transforms.kernels.disorder import histogram as kernel
 
 
 def coarse(delay: Int64s, step: int) -> Int64s:

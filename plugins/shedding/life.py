@@ -8,7 +8,7 @@ from slackwater.plugins.contract import Setting, Snapshot
 from slackwater.plugins.shedding.prob import ByChance
 
 if TYPE_CHECKING:
-    from slackwater.plugins.shedding.chances_logic import ChancesLogic
+    from slackwater.plugins.shedding.expected_results import ChancesLogic
 
 
 class LifeShedding(ByChance):
@@ -22,6 +22,6 @@ class LifeShedding(ByChance):
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> ChancesLogic:
         # Options are read without the compiler; only a join that runs needs it.
-        from slackwater.plugins.shedding.chances_logic import ChancesLogic
+        from slackwater.plugins.shedding.expected_results import ChancesLogic
 
         return ChancesLogic(self, setting, True, snapshot)

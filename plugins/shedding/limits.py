@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from slackwater.plugins.contract import SheddingStrategy
-from slackwater.plugins.options import MemoryLimit
+from slackwater.plugins.registry.options import MemoryLimit
 from slackwater.plugins.shedding.queue_options import Queue
 
 

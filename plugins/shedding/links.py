@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slackwater.plugins.contract import Int64s, Setting
-from slackwater.transforms.kernels import expectations
-from slackwater.transforms.kernels import frequencies as counting
-from slackwater.transforms.kernels.predicate import BLOCK, cells_read
+from slackwater.transforms.kernels.expressions.predicate import BLOCK, cells_read
+from slackwater.transforms.kernels.shedding import expectations
+from slackwater.transforms.kernels.shedding import frequencies as counting
 
 BINS = 1 << 12
 """Bins in which the productivity of similar tuples is kept."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slackwater.plugins.contract import Float64s, Setting, Snapshot, Tuples
-from slackwater.plugins.shedding.chances_logic import ChancesLogic
+from slackwater.plugins.shedding.expected_results import ChancesLogic
 from slackwater.plugins.shedding.prob import ByChance
 
 _EXACT = ByChance(memory=1, estimate="exact")

@@ -12,7 +12,7 @@ from slackwater.plugins.contract import Setting, Snapshot
 from slackwater.plugins.shedding.limits import LimitedMemory
 
 if TYPE_CHECKING:
-    from slackwater.plugins.shedding.chances_logic import ChancesLogic
+    from slackwater.plugins.shedding.expected_results import ChancesLogic
 
 
 def _texts(given: Any) -> Any:
@@ -60,6 +60,6 @@ class ProbShedding(ByChance):
 
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> ChancesLogic:
         # Options are read without the compiler; only a join that runs needs it.
-        from slackwater.plugins.shedding.chances_logic import ChancesLogic
+        from slackwater.plugins.shedding.expected_results import ChancesLogic
 
         return ChancesLogic(self, setting, False, snapshot)

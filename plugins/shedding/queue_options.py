@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from slackwater.plugins.documented import Documented
+from slackwater.plugins.registry.field_docs import Documented
 
 
 class Queue(Documented):

@@ -41,7 +41,7 @@ class RandomLogic:
     def scores(self, tuples: Tuples) -> Float64s:
         """Return a number from 0 to 1 for each tuple, by its identity."""
         # The compiler, which takes a while to load.
-        from slackwater.transforms.kernels.strings import spread
+        from slackwater.transforms.kernels.rows.dictionary import spread
 
         codes = tuples.seq.astype(np.uint64) * np.uint64(8) + tuples.input.astype(np.uint64)
         return np.asarray(spread(codes + self._start) / 2.0**64, np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import apache_beam as beam
 import pyarrow as pa
 
-from slackwater.transforms import ipc
+from slackwater.transforms.rows import ipc
 
 
 class ArrowBatchCoder(beam.coders.Coder):  # type: ignore[misc, unused-ignore]

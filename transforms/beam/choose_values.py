@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from slackwater.transforms.beam.join import refuse_unbounded
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.choosing import bind_choose_values
-from slackwater.transforms.config import ChooseValuesConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan
+from slackwater.transforms.operators.choose_values.plan import bind_choose_values
+from slackwater.transforms.settings.models import ChooseValuesConfig
+from slackwater.transforms.settings.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan
 
 
 class ChooseValues(OperatorTransform):

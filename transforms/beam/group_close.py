@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from slackwater.transforms.beam.sliding_window_join import SlidingWindowJoin
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.closing import ROWS, bind_group_close
-from slackwater.transforms.config import GROUP_CLOSE_INPUTS, GroupCloseConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.operators.group_close.plan import ROWS, bind_group_close
+from slackwater.transforms.settings.models import GROUP_CLOSE_INPUTS, GroupCloseConfig
+from slackwater.transforms.settings.plan import JoinPlan
 
 
 class GroupClose(OperatorTransform):

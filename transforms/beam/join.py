@@ -13,9 +13,9 @@ from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import WindowedValue
 from apache_beam.typehints.decorators import no_annotations
 
-from slackwater.transforms.bad_rows import HIDDEN
+from slackwater.transforms.arrival.bad_rows import HIDDEN
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
-from slackwater.transforms.beam.gathering import GatherRows
+from slackwater.transforms.beam.bounded_rows import GatherRows
 from slackwater.transforms.beam.live import IdleLiveShard, LiveShard
 from slackwater.transforms.beam.metrics import report
 from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
@@ -23,8 +23,8 @@ from slackwater.transforms.beam.rows import RowReader
 from slackwater.transforms.beam.runners import refuse_chain_on_bundles
 from slackwater.transforms.beam.shard import Account, pieces, run_shard
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.time_unit import NANOS
+from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.time_unit import NANOS
 
 BATCH_ROWS: Final = 1 << 14
 

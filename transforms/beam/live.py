@@ -19,20 +19,20 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from slackwater.plugins.clock import clock_at, now_nanos
 from slackwater.plugins.contract import Int64s
+from slackwater.transforms.arrival.intake import Chunk
+from slackwater.transforms.arrival.merge import in_arrival_order
 from slackwater.transforms.beam.metrics import report, report_journal
 from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
 from slackwater.transforms.beam.shard import ORDER, Account
-from slackwater.transforms.copies import with_columns
-from slackwater.transforms.encode import int64s
-from slackwater.transforms.faults import naming_rows
-from slackwater.transforms.given import give_again, idle_given, rows_given
-from slackwater.transforms.intake import Chunk
-from slackwater.transforms.journal import Journal, Opened, Shards
-from slackwater.transforms.operators import ShardOperator, open_operator
-from slackwater.transforms.outputs import Outputs
-from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.replay import in_arrival_order
-from slackwater.transforms.time_unit import NANOS
+from slackwater.transforms.engine.faults import naming_rows
+from slackwater.transforms.operators.registry import ShardOperator, open_operator
+from slackwater.transforms.output.outputs import Outputs
+from slackwater.transforms.rows.encoder import int64s
+from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.time_unit import NANOS
+from slackwater.transforms.sharding.copies import with_columns
+from slackwater.transforms.state.journal import Journal, Opened, Shards
+from slackwater.transforms.state.log import give_again, idle_given, rows_given
 
 _PART: Final = 1 << 20
 """Bytes of a base that are one element of a bag: runners limit how large these may be."""

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from apache_beam.metrics import Metrics
 
-from slackwater.transforms.accounting import Accounting
-from slackwater.transforms.journal import Opened
+from slackwater.transforms.output.accounting import Accounting
+from slackwater.transforms.state.journal import Opened
 
 NAMESPACE: Final = "slackwater"
 

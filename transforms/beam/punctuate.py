@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.config import PunctuateConfig
-from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.punctuator import bind_punctuate
-from slackwater.transforms.reordering import INPUT
+from slackwater.transforms.operators.punctuate import bind_punctuate
+from slackwater.transforms.operators.reorder import INPUT
+from slackwater.transforms.settings.models import PunctuateConfig
+from slackwater.transforms.settings.plan import JoinPlan
 
 
 class Punctuate(OperatorTransform):

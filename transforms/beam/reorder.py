@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.config import ReorderConfig
-from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.reordering import INPUT, bind_reorder
+from slackwater.transforms.operators.reorder import INPUT, bind_reorder
+from slackwater.transforms.settings.models import ReorderConfig
+from slackwater.transforms.settings.plan import JoinPlan
 
 
 class Reorder(OperatorTransform):

@@ -24,7 +24,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
-from slackwater.transforms.bad_rows import bad_row, with_bad
+from slackwater.transforms.arrival.bad_rows import bad_row, with_bad
 from slackwater.transforms.beam.stamps import EventTime, stamps
 from slackwater.transforms.errors import ConfigError
 

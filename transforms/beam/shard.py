@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import NEVER, Int64s
-from slackwater.transforms import snapshot
-from slackwater.transforms.accounting import Accounting
-from slackwater.transforms.arrival import Numbers, Reached, followers, in_order, numbers_of, times_of
-from slackwater.transforms.copies import with_columns
-from slackwater.transforms.encode import int64s
-from slackwater.transforms.faults import naming_rows
-from slackwater.transforms.operator import Chunk, Outputs
-from slackwater.transforms.operators import ShardOperator, open_operator
-from slackwater.transforms.plan import ARRIVAL, JoinPlan
-from slackwater.transforms.replay import in_arrival_order, split_by_shard
-from slackwater.transforms.row_bytes import together
+from slackwater.transforms.arrival.merge import in_arrival_order, split_by_shard
+from slackwater.transforms.arrival.order import Numbers, Reached, followers, in_order, numbers_of, times_of
+from slackwater.transforms.engine.faults import naming_rows
+from slackwater.transforms.operators.join import Chunk, Outputs
+from slackwater.transforms.operators.registry import ShardOperator, open_operator
+from slackwater.transforms.output.accounting import Accounting
+from slackwater.transforms.rows.encoder import int64s
+from slackwater.transforms.rows.size import together
+from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.sharding.copies import with_columns
+from slackwater.transforms.state import snapshot
 
 ORDER: Final = "__order"
 """Hidden column with the arrival numbers, as far as rows of the same batch tell; ARRIVAL is the place."""

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.config import SHED_INPUTS, ShedConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.load_shedding import ROWS, bind_shed
-from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.operators.shed.plan import ROWS, bind_shed
+from slackwater.transforms.settings.models import SHED_INPUTS, ShedConfig
+from slackwater.transforms.settings.plan import JoinPlan
 
 
 class Shed(OperatorTransform):

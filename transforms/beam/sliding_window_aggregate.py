@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.transforms.aggregating import bind_aggregate
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.config import AggregateConfig
-from slackwater.transforms.plan import JoinPlan
+from slackwater.transforms.operators.aggregate.plan import bind_aggregate
+from slackwater.transforms.settings.models import AggregateConfig
+from slackwater.transforms.settings.plan import JoinPlan
 
 
 class SlidingWindowAggregate(OperatorTransform):

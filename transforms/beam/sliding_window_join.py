@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.transforms.archive_directory import prepare
 from slackwater.transforms.beam.join import refuse_unbounded
 from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform, time_type
-from slackwater.transforms.config import JoinConfig
-from slackwater.transforms.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan, bind
+from slackwater.transforms.output.archive_directory import prepare
+from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan, bind
 
 
 class SlidingWindowJoin(OperatorTransform):

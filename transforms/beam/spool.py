@@ -15,11 +15,11 @@ from urllib.parse import quote
 import apache_beam as beam
 import pyarrow as pa
 
-from slackwater.transforms import snapshot
-from slackwater.transforms.accounting import Accounting
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
 from slackwater.transforms.beam.shard import Account
-from slackwater.transforms.plan import ARRIVAL
+from slackwater.transforms.output.accounting import Accounting
+from slackwater.transforms.settings.plan import ARRIVAL
+from slackwater.transforms.state import snapshot
 
 
 class Spool:

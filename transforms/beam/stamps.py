@@ -9,8 +9,8 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from slackwater.transforms.encode import int64s, valid_mask
-from slackwater.transforms.time_unit import NANOS
+from slackwater.transforms.rows.encoder import int64s, valid_mask
+from slackwater.transforms.settings.time_unit import NANOS
 
 _MICRO: Final = 1000
 

@@ -22,10 +22,10 @@ from slackwater.transforms.beam.rows import (
 )
 from slackwater.transforms.beam.runners import refuse_streaming_on_spark
 from slackwater.transforms.beam.stamps import EventTime
-from slackwater.transforms.config import OperatorConfig
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.plan import METRICS_SCHEMA, JoinPlan
-from slackwater.transforms.reordering import INPUT
+from slackwater.transforms.operators.reorder import INPUT
+from slackwater.transforms.settings.models import OperatorConfig
+from slackwater.transforms.settings.plan import METRICS_SCHEMA, JoinPlan
 
 LABELS: Final = {
     MAIN: "Rows",

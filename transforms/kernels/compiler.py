@@ -183,7 +183,7 @@ def directory() -> Path | None:
 
 def entries() -> Iterator[tuple[str, Path]]:
     """Yield the compiled forms of all kernels of this package, as (path below a cache folder, file)."""
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}."):
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{__package__}."):
         importlib.import_module(module.name)
         for root in filter(None, (SHIPPED, directory())):
             for file in (root / _folder(module.name)).glob(f"*{_ENDING}"):

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         sliding_window_aggregate,
         sliding_window_join,
     )
-    from slackwater.transforms.spark.kafka import as_messages, read_from_kafka, write_to_kafka
+    from slackwater.transforms.spark.kafka.messages import as_messages, read_from_kafka, write_to_kafka
     from slackwater.transforms.spark.session import start_session
-    from slackwater.transforms.spark.writing import ConsoleSink, KafkaSink, ParquetSink, write_outputs
+    from slackwater.transforms.spark.writer import ConsoleSink, KafkaSink, ParquetSink, write_outputs
 
 __all__ = [
     "ConsoleSink",
@@ -59,11 +59,11 @@ _ELSEWHERE = {
     "clean_errors": "failures",
     "read_from_kafka": "kafka",
     "start_session": "session",
-    "ConsoleSink": "writing",
-    "KafkaSink": "writing",
-    "ParquetSink": "writing",
+    "ConsoleSink": "writer",
+    "KafkaSink": "writer",
+    "ParquetSink": "writer",
     "with_kafka": "connector",
-    "write_outputs": "writing",
+    "write_outputs": "writer",
     "write_to_kafka": "kafka",
 }
 """Modules of what is not in ``join``."""

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from slackwater.transforms import maven
+from slackwater.transforms.engine import maven
+from slackwater.transforms.engine.maven import Module
 from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.maven import Module
 
 VARIABLE: Final = "SLACKWATER_KAFKA_JARS"
 JARS: Final = "spark.jars"

@@ -14,11 +14,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from slackwater.transforms.aggregating import bind_aggregate
-from slackwater.transforms.archive_directory import prepare
-from slackwater.transforms.choosing import bind_choose_values
-from slackwater.transforms.closing import PUNCTUATIONS, ROWS, bind_group_close
-from slackwater.transforms.config import (
+from slackwater.transforms.disorder.scout import scout_plan
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.operators.aggregate.plan import bind_aggregate
+from slackwater.transforms.operators.choose_values.plan import bind_choose_values
+from slackwater.transforms.operators.group_close.plan import PUNCTUATIONS, ROWS, bind_group_close
+from slackwater.transforms.operators.punctuate import bind_punctuate
+from slackwater.transforms.operators.reorder import INPUT, bind_reorder
+from slackwater.transforms.operators.shed.plan import bind_shed
+from slackwater.transforms.output.archive_directory import prepare
+from slackwater.transforms.settings.models import (
     SHED_INPUTS,
     AggregateConfig,
     ChooseValuesConfig,
@@ -29,16 +34,8 @@ from slackwater.transforms.config import (
     ReorderConfig,
     ShedConfig,
 )
-from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.load_shedding import bind_shed
-from slackwater.transforms.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind, bind_disorder
-from slackwater.transforms.punctuator import bind_punctuate
-from slackwater.transforms.reordering import INPUT, bind_reorder
-from slackwater.transforms.scouting import scout_plan
-from slackwater.transforms.spark.carried import CLOCK, TIME, carries, marked, order_of, with_arrival
-from slackwater.transforms.spark.checking import check_columns, check_session, check_zones
-from slackwater.transforms.spark.observing import observe
-from slackwater.transforms.spark.packing import (
+from slackwater.transforms.settings.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind, bind_disorder
+from slackwater.transforms.spark.blobs import (
     LATE,
     METRICS,
     OUTPUT,
@@ -48,10 +45,13 @@ from slackwater.transforms.spark.packing import (
     SYNC,
     shard_keys,
 )
+from slackwater.transforms.spark.checkpoint import PARTITIONS, settings_of
+from slackwater.transforms.spark.file_offsets import take_up_as_planned
+from slackwater.transforms.spark.observation import observe
+from slackwater.transforms.spark.preconditions import check_columns, check_session, check_zones
 from slackwater.transforms.spark.processor import JoinProcessor
-from slackwater.transforms.spark.resuming import PARTITIONS, settings_of
+from slackwater.transforms.spark.row_order import CLOCK, TIME, carries, marked, order_of, with_arrival
 from slackwater.transforms.spark.session import EMPTY_BATCHES, cache_bytes
-from slackwater.transforms.spark.taking_up import take_up_as_planned
 from slackwater.transforms.spark.tasks import PARTITION, Says, packer, unpacker, whole_shard
 from slackwater.transforms.spark.workers import let_queries_share
 

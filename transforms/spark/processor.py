@@ -18,11 +18,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from slackwater.transforms.spark.workers import spare_loaded
 
 if TYPE_CHECKING:
-    from slackwater.transforms.journal import Opened
-    from slackwater.transforms.plan import JoinPlan
-    from slackwater.transforms.spark.packing import Packed
-    from slackwater.transforms.spark.resuming import Settings
+    from slackwater.transforms.settings.plan import JoinPlan
+    from slackwater.transforms.spark.blobs import Packed
+    from slackwater.transforms.spark.checkpoint import Settings
     from slackwater.transforms.spark.shard import Shard
+    from slackwater.transforms.state.journal import Opened
 
 _Output = Row("shard", "kind", "number", "blob", "counts")
 _NANOS_PER_MS: Final = 1_000_000
@@ -33,7 +33,7 @@ _TIMER: Final = "timer"
 class JoinProcessor(StatefulProcessor):
     """Feeds each micro-batch of a shard to its operator.
 
-    The state of a shard is that of ``transforms.journal``: a micro-batch appends what the shard was given, and
+    The state of a shard is that of ``state.journal``: a micro-batch appends what the shard was given, and
     now and then puts a snapshot in place of the log. A worker that holds the shard in the stored version reads
     the summary only; one that is behind reads what it missed; any other reads snapshot and log. A micro-batch
     that is tried again finds the version of the one before it, whatever a first attempt has done to what the
@@ -77,7 +77,7 @@ class JoinProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Return what the rows gave, as rows of ``packing.OUTPUT``."""
-        from slackwater.transforms.spark.packing import CALL, ROLL, Packed
+        from slackwater.transforms.spark.blobs import CALL, ROLL, Packed
         from slackwater.transforms.spark.state import SparkStore, check_settings
 
         if int(key[0]) == ROLL:
@@ -96,7 +96,7 @@ class JoinProcessor(StatefulProcessor):
 
     def _give(self, key: int, rows: list[Packed], timer_values: Any, expired: bool = False) -> Iterator[Row]:
         from slackwater.plugins.clock import now_nanos
-        from slackwater.transforms.spark.observing import told_again
+        from slackwater.transforms.spark.observation import told_again
         from slackwater.transforms.spark.shard import Given
         from slackwater.transforms.spark.state import (
             ShardOf,

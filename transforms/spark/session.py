@@ -14,7 +14,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from slackwater.plugins.options import Memory
+from slackwater.plugins.registry.options import Memory
 from slackwater.transforms.errors import SlackwaterError
 
 DEFAULT_MASTER: Final = "local[2]"

@@ -11,18 +11,18 @@ import pyarrow as pa
 
 from slackwater.plugins.clock import clock_at
 from slackwater.plugins.contract import NEVER, Int64s, Snapshot
-from slackwater.transforms import ipc
-from slackwater.transforms import snapshot as snapshots
-from slackwater.transforms.arrival import Numbers, Reached, followers
-from slackwater.transforms.encode import int64s
-from slackwater.transforms.faults import naming_rows
-from slackwater.transforms.operator import Chunk, Outputs
-from slackwater.transforms.operators import ShardOperator, open_operator
-from slackwater.transforms.plan import ARRIVAL, JoinPlan
-from slackwater.transforms.replay import in_arrival_order
-from slackwater.transforms.sampling import Sample
-from slackwater.transforms.scouting import LedOperator, Scout, scout_plan
-from slackwater.transforms.spark.packing import (
+from slackwater.transforms.arrival.merge import in_arrival_order
+from slackwater.transforms.arrival.order import Numbers, Reached, followers
+from slackwater.transforms.arrival.ties import in_stable_order
+from slackwater.transforms.disorder.sample import Sample
+from slackwater.transforms.disorder.scout import LedOperator, Scout, scout_plan
+from slackwater.transforms.engine.faults import naming_rows
+from slackwater.transforms.operators.join import Chunk, Outputs
+from slackwater.transforms.operators.registry import ShardOperator, open_operator
+from slackwater.transforms.rows import ipc
+from slackwater.transforms.rows.encoder import int64s
+from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.spark.blobs import (
     BEAT,
     MARKS,
     NOTE,
@@ -35,7 +35,7 @@ from slackwater.transforms.spark.packing import (
     read_note,
     read_sample,
 )
-from slackwater.transforms.ties import in_stable_order
+from slackwater.transforms.state import snapshot as snapshots
 
 STEP_ROWS: Final = 1 << 17
 """Rows that the operator is given at a time: bounds what it builds up before results leave."""

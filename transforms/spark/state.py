@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from slackwater.plugins.contract import Int64s, Snapshot
-from slackwater.transforms import snapshot as snapshots
-from slackwater.transforms.accounting import Accounting
-from slackwater.transforms.journal import LEAST_LOG, Journal, Opened, Shards
-from slackwater.transforms.operator import Outputs
-from slackwater.transforms.plan import JoinPlan
-from slackwater.transforms.spark.observing import counts_of
-from slackwater.transforms.spark.packing import (
+from slackwater.transforms.operators.join import Outputs
+from slackwater.transforms.output.accounting import Accounting
+from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.spark.blobs import (
     ACCOUNT,
     LATE,
     METRICS,
@@ -23,8 +20,11 @@ from slackwater.transforms.spark.packing import (
     SYNC,
     blobs_of,
 )
-from slackwater.transforms.spark.resuming import Settings, plan_before
+from slackwater.transforms.spark.checkpoint import Settings, plan_before
+from slackwater.transforms.spark.observation import counts_of
 from slackwater.transforms.spark.shard import Given, Shard
+from slackwater.transforms.state import snapshot as snapshots
+from slackwater.transforms.state.journal import LEAST_LOG, Journal, Opened, Shards
 
 PART_BYTES: Final = 1 << 22
 """Bytes of a base that are one value of Spark's: it copies values several times on their way."""

@@ -11,12 +11,12 @@ from pyspark import TaskContext
 
 from slackwater.plugins.clock import now_nanos
 from slackwater.plugins.contract import NEVER
-from slackwater.transforms.accounting import Accounting
-from slackwater.transforms.arrival import times_of
-from slackwater.transforms.intake import PartProgress
-from slackwater.transforms.plan import ARRIVAL, JoinPlan
-from slackwater.transforms.scouting import sampler
-from slackwater.transforms.spark.packing import (
+from slackwater.transforms.arrival.intake import PartProgress
+from slackwater.transforms.arrival.order import times_of
+from slackwater.transforms.disorder.scout import sampler
+from slackwater.transforms.output.accounting import Accounting
+from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.spark.blobs import (
     OUTPUT_ARROW,
     Packed,
     from_blob,

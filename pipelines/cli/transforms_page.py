@@ -1,0 +1,96 @@
+"""The page ``docs/transforms.md``, made of the signatures and docstrings of the transforms.
+
+python -m slackwater.pipelines.cli.transforms_page > docs/transforms.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import Any, Final
+
+import docstring_parser
+
+from slackwater.pipelines.template.reader import SIDE_OUTPUTS
+from slackwater.transforms import beam as transforms
+
+_WIDTH: Final = 118
+_HEAD: Final = """\
+# Transforms
+
+Made by `python -m slackwater.pipelines.cli.transforms_page`: change the docstrings of transforms, not this page.
+
+Each is a PTransform in `slackwater.transforms.beam`, a type in templates, and a function of the same name in
+`slackwater.transforms.spark` (`sliding_window_join` and so on). The settings are the same everywhere.
+
+```python
+import apache_beam as beam
+from slackwater.transforms.beam import Reorder
+
+ordered = rows | Reorder(time="ts", disorder={"strategy": "fixed", "slack": "2s"})
+ordered.main | "Use" >> beam.Map(print)
+ordered.late | "Keep" >> beam.io.WriteToText("late")
+```
+
+Elements are `beam.Row`, NamedTuples with typed fields, or, with `with_schema` (`with_schemas` where inputs have
+names), dicts and Arrow record batches. Outputs are rows with a schema. `late` has every row that did not get
+through, as `input, reason, ts, arrival, row`; `error_handling: {output: bad}` calls it `bad`. A row with a value
+that its column cannot hold exactly, such as 1.9 where `int` is declared, is there as `bad_record`, with its
+values in `raw` and the `fault`; 2.0 is a whole number, and NaN in a column of integers is a missing one.
+
+In Beam YAML, `slackwater providers` tells which file to include:
+
+```yaml
+providers:
+  - include: "{{ providers }}"
+```
+
+```sh
+python -m apache_beam.yaml.main --yaml_pipeline_file=my.yaml \\
+    --jinja_variables="{\\"providers\\": \\"$(slackwater providers)\\"}"
+```
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([_HEAD, *(line for name in sorted(SIDE_OUTPUTS) for line in _section(name))])
+
+
+def _section(name: str) -> Iterator[str]:
+    transform: Any = getattr(transforms, name)
+    docs = docstring_parser.parse(transform.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)
+    yield f"## {name}\n"
+    for text in (docs.short_description, docs.long_description):
+        yield textwrap.fill(_code(" ".join((text or "").split())), _WIDTH) + "\n"
+    yield f"Outputs: the main one, `{'`, `'.join(SIDE_OUTPUTS[name])}`.\n"
+    yield "| setting | type | default | meaning |"
+    yield "|---|---|---|---|"
+    meanings = {param.arg_name: param.description or "" for param in docs.params}
+    for parameter in list(inspect.signature(transform.__init__).parameters.values())[1:]:
+        cells = [f"`{parameter.name}`", _type(parameter), _default(parameter), meanings[parameter.name]]
+        yield f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in cells)} |"
+    yield ""
+
+
+def _code(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def _type(parameter: inspect.Parameter) -> str:
+    text = inspect.formatannotation(parameter.annotation)
+    text = re.sub(r"\btyping\.|\bcollections\.abc\.", "", text).removesuffix(" | None")
+    return "any" if text == "Any" else text.replace("dict[str, Any]", "mapping")
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    if parameter.default is inspect.Parameter.empty:
+        return "required"
+    return "" if parameter.default is None else f"`{parameter.default}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,1 @@
+"""The results that a join has missed, from its archive."""

@@ -1,0 +1,1 @@
+"""What runs an assembled pipeline, and what all runners report."""

@@ -1,0 +1,1 @@
+"""Templates: text to a graph of checked nodes."""

@@ -1,0 +1,1 @@
+"""``drop_ratio``: punctuations for a share of rows that may come too late (ADC)."""

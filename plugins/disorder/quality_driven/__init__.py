@@ -1,0 +1,1 @@
+"""``quality_driven``: K from a model of the recall (QDDH)."""

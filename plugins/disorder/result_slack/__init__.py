@@ -1,0 +1,1 @@
+"""``result_slack``: K from the slack that results needed."""

@@ -1,0 +1,1 @@
+"""The one-to-many join (MJoin)."""

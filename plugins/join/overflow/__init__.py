@@ -1,0 +1,1 @@
+"""Joins whose state may be larger than memory (XJoin)."""

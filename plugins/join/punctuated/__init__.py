@@ -1,0 +1,1 @@
+"""Joins that exploit punctuations (PWJoin, PJoin)."""

@@ -1,0 +1,1 @@
+"""How strategies are registered, found and given their options."""

@@ -1,0 +1,118 @@
+"""Rows of many bytes: results and late rows come in pieces, so that no column outgrows what Arrow can address."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from slackwater.pipelines.io.sinks import Sink
+from slackwater.pipelines.template.graph import Write
+from slackwater.transforms.arrival.intake import Chunk
+from slackwater.transforms.beam.shard import pieces as shard_pieces
+from slackwater.transforms.beam.shard import run_shard
+from slackwater.transforms.operators.join import Operator
+from slackwater.transforms.output import delivery
+from slackwater.transforms.output.outputs import late_batches
+from slackwater.transforms.rows import size as row_bytes
+from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.plan import JoinPlan, bind
+from slackwater.transforms.spark.blobs import blobs_of, from_blob
+from slackwater.transforms.state.snapshot import dumps, loads
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("t", pa.string())])
+
+
+def plan_of(**settings: object) -> JoinPlan:
+    config = {"time": "ts", "window": "1s", "where": "a.k = b.k", **settings}
+    return bind(JoinConfig.read(config), {"a": SCHEMA, "b": SCHEMA})
+
+
+def rows(n: int, size: int, name: str, start: int = 0) -> pa.RecordBatch:
+    columns = {"ts": np.arange(start, start + n), "k": np.zeros(n, np.int64), "t": [name * size] * n}
+    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+
+
+def chunk_of(*batches: pa.RecordBatch) -> Chunk:
+    which = np.repeat(np.arange(len(batches), dtype=np.int8), [batch.num_rows for batch in batches])
+    return Chunk(which, np.arange(which.size), list(batches))
+
+
+def test_cuts_cover_all_rows_and_hold_the_limit_unless_one_row_is_larger() -> None:
+    sizes = np.array([3, 4, 5, 20, 1, 1, 8, 9])
+    parts = list(row_bytes.cuts(sizes, 10))
+    assert [sizes[part].tolist() for part in parts] == [[3, 4], [5], [20], [1, 1, 8], [9]]
+    assert list(row_bytes.cuts(np.empty(0, np.int64), 10)) == []
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A limit that small rows reach."""
+    limit = 20_000
+    for module in (row_bytes, delivery):
+        monkeypatch.setattr(module, "PIECE_BYTES", limit)
+    return limit
+
+
+def test_results_come_in_pieces_in_order_and_are_the_same(small: int) -> None:
+    operator, whole = Operator(plan_of()), []
+    operator.delivery.takes = whole.append
+    out = operator.push(chunk_of(rows(30, 300, "x"), rows(40, 500, "y")))
+    taken = len(whole)
+    whole += out.results + operator.finish().results
+    assert taken > 10, "most leave before the step is over"
+    assert sum(batch.num_rows for batch in whole) == 30 * 40
+    assert max(batch.nbytes for batch in whole) <= small
+    ts = np.concatenate([batch.column("ts").to_numpy() for batch in whole])
+    assert (np.diff(ts) >= 0).all()
+    assert {batch.schema for batch in whole} == {plan_of().result_schema}
+
+
+def test_a_store_of_large_rows_goes_through_a_snapshot(small: int) -> None:
+    plan = plan_of(disorder={"strategy": "fixed", "slack": "10s"})
+    operator = Operator(plan)
+    for start in range(0, 60, 20):
+        operator.push(chunk_of(rows(20, 900, "x", start), rows(20, 900, "y", start)))
+    again = Operator(plan, loads(dumps(operator.snapshot())))
+    assert len(again._rows.stores[0]._chunks) > 1
+    assert sum(batch.num_rows for batch in again.finish().results) == 60 * 60
+
+
+def test_late_rows_come_in_pieces(small: int) -> None:
+    many = rows(50, 2_000, "\n")
+    batches = list(late_batches("a", "too_late", np.arange(50), None, many))
+    assert len(batches) > 3
+    found = pa.Table.from_batches(batches)
+    assert found["ts"].to_pylist() == list(range(50)) and found["arrival"].null_count == 50
+    assert [json.loads(text)["t"] for text in found["row"].to_pylist()] == ["\n" * 2_000] * 50
+
+
+def test_json_lines_blobs_and_shards_are_written_in_pieces(small: int, tmp_path) -> None:
+    many = rows(100, 1_000, "z")
+    sink = Sink(Write("json", str(tmp_path / "out.jsonl")), SCHEMA)
+    sink.write(many)
+    sink.close()
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == 100
+    blobs = list(blobs_of([many.slice(k, 10) for k in range(0, 100, 10)]))
+    assert len(blobs) > 5 and sum(from_blob(blob).num_rows for blob in blobs) == 100
+    plan = plan_of()
+    parts = [(i, batch) for i in (0, 1) for _, batch in shard_pieces(plan, i, rows(30, 400, "v"), i * 30)]
+    found = [batch for tag, batch in (o for o in run_shard(plan, 0, parts, True) if len(o) == 2) if tag == "out"]
+    assert len(found) > 10 and sum(batch.num_rows for batch in found) == 900
+
+
+def test_more_than_two_gigabytes_of_results_of_one_key() -> None:
+    """Both text columns of the results have 2.2 GB, in one step."""
+    operator, counts = Operator(plan_of()), []
+
+    def take(batch: pa.RecordBatch) -> None:
+        counts.append(batch.num_rows)
+        assert batch.column("a_t")[-1].as_py() == "x" * 17_000
+
+    operator.delivery.takes = take
+    for out in (operator.push(chunk_of(rows(360, 17_000, "x"), rows(360, 17_000, "y"))), operator.finish()):
+        for batch in out.results:
+            take(batch)
+    assert sum(counts) == 360 * 360

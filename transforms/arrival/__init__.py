@@ -1,0 +1,1 @@
+"""The way in: order of arrival, the queue, event times and the guard."""

@@ -1,0 +1,1 @@
+"""Kernels of the reorder buffer and of disorder strategies."""

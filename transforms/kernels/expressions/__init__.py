@@ -1,0 +1,1 @@
+"""The register machine for conditions."""

@@ -1,0 +1,1 @@
+"""Kernels of the operators that are not joins."""

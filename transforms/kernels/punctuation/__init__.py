@@ -1,0 +1,1 @@
+"""Kernels of punctuations: promises, I-Nodes, purging."""

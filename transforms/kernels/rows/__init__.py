@@ -1,0 +1,1 @@
+"""Kernels that find rows, encode text and write JSON."""

@@ -1,0 +1,1 @@
+"""Kernels of shedding: the limited join and the scores of tuples."""

@@ -1,0 +1,1 @@
+"""The operators, one module or package each, and their registry."""

@@ -1,0 +1,1 @@
+"""SlidingWindowAggregate: aggregates over the extents of a sliding window."""

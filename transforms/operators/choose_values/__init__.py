@@ -1,0 +1,1 @@
+"""ChooseValues: which tuples of stored relations to fetch."""

@@ -1,0 +1,1 @@
+"""GroupClose: aggregates of groups that punctuations close."""

@@ -1,0 +1,1 @@
+"""Shed: no more rows than can be worked on."""

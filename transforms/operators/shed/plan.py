@@ -1,0 +1,90 @@
+"""Shed: no more rows of a stream than can be worked on, and of these the ones that are worth most.
+
+The queue of a join (``input_queue``) with nothing behind it, to stand before whatever is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from slackwater.plugins.contract import SheddingStrategy
+from slackwater.plugins.disorder.none import NoSlack
+from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.expressions.tree import ExpressionError
+from slackwater.transforms.operators.reorder import PassOn
+from slackwater.transforms.settings.columns import bind_times
+from slackwater.transforms.settings.frequencies import read_frequencies
+from slackwater.transforms.settings.models import NO_GUARD, SHED_INPUTS, JoinConfig, OperatorConfig, ShedConfig
+from slackwater.transforms.settings.plan import JoinPlan, make_strategy
+
+ROWS, PARTNERS = SHED_INPUTS
+_LIMITS: Final = {"memory": "rate and queue", "queue": "rate and queue beside shedding"}
+
+
+class ShedPlan(JoinPlan):
+    """A plan whose results are rows of its first input."""
+
+    @property
+    def side_outputs(self) -> tuple[str, ...]:
+        return ("late",)
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        return self.schemas[ROWS]
+
+
+def bind_shed(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> ShedPlan:
+    """Check settings against the inputs; raise ConfigError with the path of the setting at fault."""
+    if tuple(schemas) not in (SHED_INPUTS, SHED_INPUTS[:1]):
+        raise ConfigError(f"must be {ROWS}, or {ROWS} and {PARTNERS}, got {', '.join(schemas)}", "input")
+    time_columns, arrival, unit = bind_times(config, schemas)
+    plan = ShedPlan(
+        config=JoinConfig(
+            **{name: getattr(config, name) for name in OperatorConfig.model_fields},
+            arrival=config.arrival,
+            where=config.where,
+            shedding=config.shedding,
+            idle_timeout=config.idle_timeout,
+            guard=NO_GUARD,
+            window={"size": f"1{unit}"},
+        ),
+        schemas=dict(schemas),
+        time_columns=time_columns,
+        arrival_columns=arrival,
+        unit=unit,
+        windows=(0,) * len(schemas),
+        disorder=NoSlack(),
+        join=PassOn(),
+        shedding=_strategy(config, schemas),
+    )
+    assert plan.queue is not None
+    try:
+        condition = plan.condition
+    except ExpressionError as error:
+        raise ConfigError(str(error), "where") from None
+    if len(schemas) > 1 and not condition.connected:
+        raise ConfigError("does not say when a row has a partner; write rows.id = partners.id, or so", "where")
+    given = getattr(plan.shedding, "frequencies", None) or {}
+    return replace(plan, frequencies=read_frequencies(given, condition, schemas))
+
+
+def _strategy(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> SheddingStrategy:
+    """Return the strategy, with the queue among its options."""
+    for name, instead in _LIMITS.items():
+        if name in config.shedding:
+            raise ConfigError(f"is no option here; use {instead}", "shedding", name)
+    if config.shedding.get("strategy") == "none":
+        raise ConfigError("strategy 'none' keeps everything; use random or prob", "shedding")
+    queue = {"rows": config.queue, "service_rate": config.rate, "arrival_unit": config.arrival_unit}
+    strategy: SheddingStrategy = make_strategy("shedding", {**config.shedding, "queue": queue})
+    if len(schemas) == 1 and getattr(strategy, "weight", "") is None:
+        raise ConfigError(
+            f"strategy {strategy.name!r} goes by what rows may find; add an input {PARTNERS} and where, give a "
+            "weight, or use random",
+            "shedding",
+        )
+    return strategy

@@ -1,0 +1,1 @@
+"""What leaves an operator: results, late rows, accounts and the archive."""

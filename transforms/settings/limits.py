@@ -1,0 +1,56 @@
+"""What windows of rows and memory in bytes ask of the other settings of a join."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slackwater.plugins.join.overflow.xjoin import OverflowOptions
+from slackwater.plugins.registry.options import MemoryLimit
+from slackwater.transforms.errors import ConfigError
+
+if TYPE_CHECKING:
+    from slackwater.transforms.settings.plan import JoinPlan
+
+
+def check_limits(plan: JoinPlan) -> None:
+    """Raise ConfigError where the join cannot count the rows of its windows, or keep to memory in bytes."""
+    setting, config, join = plan.setting, plan.config, plan.join
+    if setting.rows:
+        if not join.takes_rows:
+            raise ConfigError(f"strategy {join.name!r} has no windows of rows; use mswj or wjoin", "window")
+        if config.shards > 1:
+            raise ConfigError("a window of rows counts the rows of all keys; use shards: 1", "shards")
+        if plan.disorder.models_windows:
+            raise ConfigError(
+                f"strategy {plan.disorder.name!r} goes by windows of time, and these are of rows; use another, "
+                "such as drop_ratio",
+                "disorder",
+            )
+        if setting.patterns:
+            raise ConfigError(
+                "windows of rows and punctuations, unique, clustered, ordered or foreign_key do not go together; "
+                "use a window of time",
+                "window",
+            )
+    overflows = isinstance(join, OverflowOptions) and (join.name == "mjoin" or getattr(join, "memory", None))
+    if plan.shedding.name != "none" and overflows:
+        raise ConfigError(
+            f"strategy {join.name!r} has a memory of its own and loses nothing, what is too much goes to disk; "
+            "leave out shedding, or use mswj, pwjoin or symmetric_hash",
+            "shedding",
+        )
+    memory = getattr(plan.shedding, "memory", None)
+    if isinstance(memory, MemoryLimit) and any(m.in_bytes for _, m in memory.steps):
+        if not join.knows_bytes:
+            raise ConfigError(
+                f"strategy {join.name!r} cannot tell how many bytes its tuples take; give a number of tuples, or "
+                "use mswj",
+                "shedding",
+                "memory",
+            )
+        if setting.patterns:
+            raise ConfigError(
+                "what is remembered of punctuations is not limited by it; give a number of tuples, not bytes",
+                "shedding",
+                "memory",
+            )

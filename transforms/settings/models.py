@@ -1,0 +1,308 @@
+"""The settings of all transforms of ours, as they stand in a template or in Python code."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
+
+from slackwater.plugins.registry.field_docs import Documented
+from slackwater.plugins.registry.manager import option_path
+from slackwater.plugins.registry.options import Duration, Rows
+from slackwater.transforms.errors import ConfigError
+
+TimeUnit = Literal["s", "ms", "us", "ns"]
+GROUP_CLOSE_INPUTS: Final = ("rows", "punctuations")
+"""Names of the inputs of GroupClose. At the same event time, rows come before punctuations."""
+
+OTHER_OUTPUTS: Final = ("out", "output", "main", "results", "good", "punctuations", "metrics", "syncs")
+"""Names that outputs with other things than late rows have."""
+SHED_INPUTS: Final = ("rows", "partners")
+"""Names of the inputs of Shed; the second may lack, and is only looked at."""
+
+
+def _off(given: Any) -> Any:
+    """Return ``none`` for what YAML makes of none and off."""
+    return "none" if given is False or given == "off" else given
+
+
+_Limit = Annotated[
+    Duration | Literal["none"] | None,
+    BeforeValidator(_off, json_schema_input_type=Duration | Literal["none", "off", False] | None),
+]
+
+
+class GuardConfig(Documented):
+    """Limits on event times; rows beyond them go to the late output instead of the join."""
+
+    past: _Limit = None
+    """refuse rows that are older than their input's newest by more than this (reason too_late); default: lone
+    rows that are five years older; none: no row"""
+    future: _Limit = None
+    """refuse lone rows that are ahead of every input by more than this (reason future_time); default: a year;
+    none: no row"""
+
+
+NO_GUARD: Final = GuardConfig(past="none", future="none")
+
+
+def _guard(given: Any) -> Any:
+    return NO_GUARD if _off(given) == "none" else given
+
+
+class ErrorHandlingConfig(Documented):
+    """Where rows go that could not be processed, as Beam YAML writes it."""
+
+    output: str = Field(pattern=r"^[^.\s]+$")
+    """name of the output with the late rows, instead of late; something must read it"""
+
+    @field_validator("output")
+    @classmethod
+    def _free(cls, name: str) -> str:
+        if name in OTHER_OUTPUTS:
+            raise ValueError(f"must be a name of its own, not that of another output, got {name!r}")
+        return name
+
+
+class OperatorConfig(Documented):
+    """Settings that every transform has that goes by event time."""
+
+    time: str | dict[str, str]
+    """event-time column, one name for all inputs or {input: column}: integer, timestamp or date"""
+    time_unit: TimeUnit = "ms"
+    """unit of integer event times"""
+    error_handling: ErrorHandlingConfig | None = None
+    """{output: name} calls the output late by another name, which something must read"""
+
+    @classmethod
+    def read(cls, settings: dict[str, Any]) -> Self:
+        """Validate raw settings; raise ConfigError that names the setting at fault."""
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            raise config_error(error, cls) from None
+
+
+class DisorderConfig(OperatorConfig):
+    """Settings that every transform has that puts rows in order."""
+
+    arrival: str | dict[str, str] | None = None
+    """column with the order of arrival over all inputs, integers or times; default: the order of the files,
+    inputs merged by progress, the largest event time so far"""
+    disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": "max"})
+    """disorder strategy and its options; a recall alone means the strategy result_slack"""
+    guard: Annotated[
+        GuardConfig,
+        BeforeValidator(_guard, json_schema_input_type=GuardConfig | Literal["none", "off", False]),
+    ] = GuardConfig()
+    """limits on event times: {past: 1d, future: 1h}, or none; default: only rows whose clock must be wrong"""
+    metrics: Duration | None = None
+    """stream time between rows of the output ``metrics``; strategies that adapt report whenever they do"""
+    idle_timeout: Duration | None = None
+    """in live runs, how long an input may be silent before it holds nothing back any more; default: for ever"""
+
+
+class PunctuationConfig(Documented):
+    """Rows that are punctuations: no later row of an input matches what they say."""
+
+    input: str
+    """the input that they speak of"""
+    when: str | None = None
+    """SQL condition on its columns that tells them from its other rows"""
+    source: str | None = None
+    """instead of when: another input that has nothing but them, and joins nothing"""
+    key: str | list[str] | dict[str, str] = Field(default_factory=list)
+    """column or columns whose value in the punctuation is over; {column: column of the source}"""
+    values: dict[str, str] = Field(default_factory=dict)
+    """column of which several values are over: the column of the punctuation that lists them"""
+    range: dict[str, dict[Literal["from", "to"], str]] = Field(default_factory=dict)
+    """column of which a range of values is over: {from: column, to: column}, both included; one may lack"""
+
+
+class HotKeysConfig(Documented):
+    """Values of the key so frequent that one shard would have most of the work."""
+
+    input: str
+    """the input whose rows with these values are spread over shards; those of the others are copied to each"""
+    values: list[Any] = Field(min_length=1)
+    """values of the key that all inputs share"""
+    split: int | None = Field(default=None, ge=2, le=4096)
+    """shards that each value is spread over; default: all"""
+
+
+def _listed(given: Any) -> Any:
+    return [given] if isinstance(given, dict | PunctuationConfig) else given
+
+
+def _rows(given: Any) -> Any:
+    return Rows.parse(given) if Rows.meant(given) else given
+
+
+def _texts(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+_Columns = Annotated[
+    list[str | list[str]], BeforeValidator(_texts, json_schema_input_type=str | list[str | list[str]])
+]
+_Texts = Annotated[list[str], BeforeValidator(_texts, json_schema_input_type=str | list[str])]
+
+
+class ReorderConfig(DisorderConfig):
+    """Settings of Reorder: rows out in order of event time, rows that came too late beside."""
+
+
+class JoinConfig(DisorderConfig):
+    """Settings of one sliding window join."""
+
+    window: Annotated[
+        Duration | Rows | dict[str, Any] | None,
+        BeforeValidator(_rows, json_schema_input_type=Duration | Rows | dict[str, Any] | None),
+    ] = None
+    """how far back a row may be to be joined: one duration, {input: duration}, or {size: 5s, closed: right}; or
+    how many rows of each input, the last that came: 400 rows, or {input: 400 rows}; some join strategies can do
+    without"""
+    where: str | None = None
+    """join condition in SQL; none joins everything within the windows"""
+    join: dict[str, Any] = Field(default_factory=lambda: {"strategy": "mswj"})
+    """join strategy and its options"""
+    shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "none"})
+    """shedding strategy and its options"""
+    output: Literal["rows", "counts"] = "rows"
+    """joined rows, or the number of results per timestamp"""
+    id: str | None = Field(default=None, min_length=1)
+    """name of a text column that tells every result from all others, the same after a restart: the shard, and the
+    number of each member among its input's rows in that shard"""
+    shards: int = Field(default=1, ge=1, le=4096)
+    """parts that the join is split into, by key or else by bands of numbers or by arrival"""
+    hot_keys: HotKeysConfig | None = None
+    """frequent values of the key to be spread over shards: {input: orders, values: [17, 42], split: 4}"""
+    archive: str | None = None
+    """directory that gets every row of which results were missed and the rows it could have met, for reconcile"""
+    punctuations: Annotated[
+        list[PunctuationConfig],
+        BeforeValidator(_listed, json_schema_input_type=PunctuationConfig | list[PunctuationConfig]),
+    ] = Field(default_factory=list)
+    """rows that are punctuations, one kind or a list"""
+    unique: _Columns = Field(default_factory=list)
+    """input.column of which no value comes twice, or a list; [[a.x, a.y]] of which no pair does"""
+    clustered: _Columns = Field(default_factory=list)
+    """input.column whose equal values follow each other, as for unique"""
+    ordered: _Texts = Field(default_factory=list)
+    """input.column whose values never fall in order of event time, or a list; with desc after it, never rise"""
+    foreign_key: _Texts = Field(default_factory=list)
+    """bids.item -> auctions.id: auctions.id is unique and has every bids.item; or a list"""
+
+
+class PunctuateConfig(DisorderConfig):
+    """Settings of Punctuate: rows out in order of event time, and what they say of later ones beside."""
+
+    time: str
+    """event-time column: integer, timestamp or date"""
+    when: str | None = None
+    """SQL condition that tells rows that are punctuations from the others"""
+    key: str | list[str] = Field(default_factory=list)
+    """column or columns whose value in such a row is over"""
+    unique: _Columns = Field(default_factory=list)
+    """column of which no value comes twice, so that one is over when it has come, or a list; [[x, y]] of which no
+    pair does"""
+    clustered: _Columns = Field(default_factory=list)
+    """column whose equal values follow each other, so that a value is over when another comes; as for unique"""
+    ordered: _Texts = Field(default_factory=list)
+    """column whose values never fall in order of event time, so that all below one that came are over, or a list;
+    with desc after it, never rise"""
+    progress: Duration | None = None
+    """say how far event time has come, once per so much of it at most"""
+
+
+class ShedConfig(OperatorConfig):
+    """Settings of Shed: no more rows than can be worked on, those that are worth most."""
+
+    rate: float = Field(ge=0.01, le=1e9)
+    """rows that pass per second of the arrival column, or of event time where none is named"""
+    queue: int = Field(default=1000, ge=1, le=10_000_000)
+    """rows that may wait for their turn; when there is one too many, the one that is worth least is shed"""
+    arrival: str | dict[str, str] | None = None
+    """column with the order and the time of arrival over all inputs; default: the order of the files, inputs
+    merged by progress, the largest event time so far"""
+    arrival_unit: TimeUnit | None = None
+    """unit of an arrival column of integers; default: the unit of the event times"""
+    shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "random"})
+    """shedding strategy, which says what a row is worth, and its options but for memory and queue"""
+    where: str | None = None
+    """condition in SQL that a row and its partners meet, such as rows.id = partners.id, for strategies that go by
+    what a row may find"""
+    idle_timeout: Duration | None = None
+    """in live runs, how long inputs may be silent before all rows that wait pass; default: for ever"""
+
+
+class AggregateConfig(DisorderConfig):
+    """Settings of one sliding window aggregate."""
+
+    range: Duration
+    """how much time a window extent covers"""
+    slide: Duration | None = None
+    """time from one extent to the next; default: the range"""
+    group_by: str | list[str] = Field(default_factory=list)
+    """columns to group by; none makes one group of all rows"""
+    aggregates: dict[str, str]
+    """new column: count(*), or count, sum, avg, min or max of a column or an expression"""
+    having: str | None = None
+    """SQL condition on the group columns and the aggregates; groups that fail it are left out"""
+    shards: int = Field(default=1, ge=1, le=4096)
+    """parts that the groups are split into"""
+
+
+class GroupCloseConfig(OperatorConfig):
+    """Settings of GroupClose: aggregates per group, out as soon as the group is over."""
+
+    time: str
+    """event-time column of the rows: integer, timestamp or date"""
+    by: str | list[str]
+    """column or columns to group by"""
+    aggregates: dict[str, str]
+    """new column: count(*), or count, sum, avg, min or max of a column or an expression"""
+    window: Duration | None = None
+    """how long after its first row a group is open at most, both ends included; default: no limit"""
+    same: dict[str, str] = Field(default_factory=dict)
+    """columns that always have the value of a ``by`` column, {column: by column}; those of a join are known"""
+    idle_timeout: Duration | None = None
+    """in live runs, how long inputs may be silent before punctuations close groups without waiting for a row
+    after them; default: for ever"""
+    shards: int = Field(default=1, ge=1, le=4096)
+    """parts that the groups are split into"""
+
+
+class ChooseValuesConfig(OperatorConfig):
+    """Settings of ChooseValues: which tuples of stored relations to request when not all can be."""
+
+    k: int | dict[str, int]
+    """how many tuples to request, overall or {input: number}; all there are if that is less"""
+    value: str = "value"
+    """column of the summaries with the join value"""
+    count: str = "count"
+    """column of the summaries with the number of tuples that have the value"""
+    method: Literal["optdp", "adg", "ndg", "each"] | None = None
+    """optdp is best and slow; adg (k overall), ndg and each (k for each input) are greedy; default: adg or ndg,
+    and each for more than two inputs"""
+    leave_out: bool = False
+    """k is how many tuples not to request"""
+
+
+def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
+    """Return the first fault of a validation in one sentence."""
+    faults = error.errors()
+    first = next((f for f in faults if f["type"] == "extra_forbidden"), faults[0])
+    path = option_path(first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        message = (
+            f"is not a setting; known settings: {', '.join(f.alias or n for n, f in model.model_fields.items())}"
+        )
+        if len(path) > 1:
+            message = "is not a setting; remove it or check the spelling"
+    elif first["type"] == "missing":
+        message = "is missing; add it"
+    elif " got " not in message:
+        message = f"{message[0].lower()}{message[1:]}, got {first['input']!r}"
+    return ConfigError(message, *path)

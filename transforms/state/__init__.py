@@ -1,0 +1,1 @@
+"""State outside the process: snapshots, the journal and locks."""
