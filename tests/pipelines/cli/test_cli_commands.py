@@ -116,7 +116,7 @@ def loaded(tmp_path: Path, *arguments: str | Path) -> set[str]:
     """Run a command; return the top-level modules it loaded."""
     listing = tmp_path / "modules"
     code = (
-        "import sys; from slackwater.pipelines import cli\n"
+        "import sys; from slackwater.pipelines.cli import commands as cli\n"
         f"listing = {str(listing)!r}\n"
         "try: cli.main()\n"
         "finally: open(listing, 'w').write(' '.join(m for m in sys.modules if '.' not in m))\n"
