@@ -252,7 +252,7 @@ def replay(session: Any, broker: Any, folder: Path, recall: float, rows_per_batc
 
 def main(options: argparse.Namespace) -> None:
     """Run it, and print what was measured as JSON."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
     from kafka_broker import Broker
 
     from slackwater.transforms.spark import start_session, with_kafka

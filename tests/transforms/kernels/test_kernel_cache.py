@@ -129,7 +129,8 @@ def test_the_command_says_in_one_line_that_the_cache_cannot_be_written(tmp_path:
     in_the_way = tmp_path / "file"
     in_the_way.touch()
     code = (
-        "from slackwater.pipelines.cli import commands as cli; from slackwater.transforms.kernels import compiler; "
+        "from slackwater.pipelines.cli import commands as cli\n"
+        "from slackwater.transforms.kernels import compiler\n"
         "cli.app = compiler.directory; cli.main()"
     )
     away = {"XDG_CACHE_HOME": str(in_the_way), "HOME": "/proc/nowhere", "TMPDIR": str(tmp_path)}
