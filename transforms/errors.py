@@ -47,6 +47,10 @@ class ConfigError(SlackwaterError):
         self.path = path
 
 
+class ArgumentError(ConfigError, TypeError):
+    """A setting is unknown or missing; as a keyword argument it is Python's TypeError too."""
+
+
 def unexpected(error: BaseException) -> str:
     """Return what to tell of an error that nobody foresaw: what it is, the last place of ours, whom to tell."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""The page ``docs/transforms.md``, made of the signatures and docstrings of the transforms.
+"""The page ``docs/transforms.md``, made from the docstrings of the transforms and the models of their settings.
 
 python -m slackwater.pipelines.cli.transforms_page > docs/transforms.md
 """
@@ -16,12 +16,14 @@ import docstring_parser
 
 from slackwater.pipelines.template.reader import SIDE_OUTPUTS
 from slackwater.transforms import beam as transforms
+from slackwater.transforms.settings.signatures import descriptions, parameters
 
 _WIDTH: Final = 118
 _HEAD: Final = """\
 # Transforms
 
-Made by `python -m slackwater.pipelines.cli.transforms_page`: change the docstrings of transforms, not this page.
+Made by `python -m slackwater.pipelines.cli.transforms_page`: change the docstrings of transforms
+and the strings below their settings, not this page.
 
 Each is a PTransform in `slackwater.transforms.beam`, a type in templates, and a function of the same name in
 `slackwater.transforms.spark` (`sliding_window_join` and so on). The settings are the same everywhere.
@@ -69,8 +71,8 @@ def _section(name: str) -> Iterator[str]:
     yield f"Outputs: the main one, `{'`, `'.join(SIDE_OUTPUTS[name])}`.\n"
     yield "| setting | type | default | meaning |"
     yield "|---|---|---|---|"
-    meanings = {param.arg_name: param.description or "" for param in docs.params}
-    for parameter in list(inspect.signature(transform.__init__).parameters.values())[1:]:
+    meanings = descriptions(transform.settings)
+    for parameter in parameters(transform.settings):
         cells = [f"`{parameter.name}`", _type(parameter), _default(parameter), meanings[parameter.name]]
         yield f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in cells)} |"
     yield ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -41,6 +42,7 @@ class Documented(BaseModel):
         return schema
 
 
+@cache
 def _attribute_strings(model: type) -> dict[str, str]:
     """The strings that follow annotated names in the body of a class; none if its source cannot be had."""
     try:

@@ -1,8 +1,8 @@
 """GroupClose: aggregates per group, out as soon as the group is over."""
 
-# Annotations stay objects here: Beam YAML makes the config schema of the constructor's.
+from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -24,42 +24,12 @@ class GroupClose(OperatorTransform):
     the group was closed, and ``closed_by``: punctuation, window or end. Rows of a group that is over are in the
     output ``late``. Rows and punctuations are taken in order of event time, rows first.
 
-    Args:
-        time: Event-time column of the rows; integer, timestamp or date.
-        by: Column or columns to group by.
-        aggregates: New columns, {name: aggregate}, such as {bids: count(*), best: max(bids_price)}; there are
-            count, sum, avg, min and max of a column or an expression.
-        window: How long after its first row a group is open at most, such as 12h; none has no limit.
-        same: Columns that always have the value of a column of by, {column: by column}; known where rows come
-            straight from a join.
-        time_unit: Unit of integer event times: s, ms, us or ns.
-        shards: Parts that the groups are split into, worked on in parallel.
-        idle_timeout: In live runs, how long inputs may be silent before punctuations close groups without waiting
-            for a row after them; default is for ever.
-        error_handling: {output: name} calls the output late by another name, as Beam YAML has it for rows that
-            could not be processed; something must read it.
-
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.
     """
 
     settings = GroupCloseConfig
     named_inputs = "two inputs with names: {rows: PCollection, punctuations: PCollection}"
-
-    def __init__(
-        self,
-        *,
-        time: str,
-        by: Any,
-        aggregates: dict[str, str],
-        window: str | None = None,
-        same: dict[str, str] | None = None,
-        time_unit: str = "ms",
-        shards: int = 1,
-        idle_timeout: str | None = None,
-        error_handling: dict[str, str] | None = None,
-    ) -> None:
-        super().__init__(locals())
 
     def named(self, given: Any) -> dict[str, beam.PCollection]:
         found = super().named(given)
@@ -74,7 +44,7 @@ class GroupClose(OperatorTransform):
         yield self._config.time if name == ROWS else "ts"
 
 
-def _equal_columns(rows: beam.PCollection) -> list[list[str]]:
+def _equal_columns(rows: beam.PCollection) -> Sequence[Sequence[str]]:
     """Columns that are equal in every row because they are the main output of a join."""
     step = rows.producer
     while step is not None:

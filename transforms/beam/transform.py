@@ -26,6 +26,7 @@ from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.operators.reorder import INPUT
 from slackwater.transforms.settings.models import OperatorConfig
 from slackwater.transforms.settings.plan import METRICS_SCHEMA, JoinPlan
+from slackwater.transforms.settings.signatures import takes_settings, with_settings
 
 LABELS: Final = {
     MAIN: "Rows",
@@ -48,11 +49,11 @@ METRIC_TYPES: Final[dict[str, Any]] = {field.name: beam_type(field.type) for fie
 class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
     """A transform around an operator; a subclass states its settings, how they are bound and what it is given.
 
-    A constructor has the settings of templates as its parameters and hands them on with ``locals()``: Beam YAML
-    makes the config schema of its signature and of the docstring of the class.
+    A subclass that names its settings gets a constructor with their signature, and their descriptions in its
+    docstring. Beam YAML makes the config schema from both.
 
     Args:
-        given: the constructor's parameters; None means that a setting is left out.
+        settings: those of the template; None means that a setting is left out.
     """
 
     settings: ClassVar[type[OperatorConfig]]
@@ -61,11 +62,16 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
     passes_on: ClassVar[str | None] = None
     """Input whose rows are those of the main output, if they are; they keep their class."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__()
-        known = self.settings.model_fields
-        self._config: Any = self.settings.read({k: v for k, v in given.items() if k in known and v is not None})
+        self._config: Any = self.settings.of_keywords(settings)
         self._schemas: dict[str, pa.Schema] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "settings" in cls.__dict__:
+            cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
+            cls.__doc__ = with_settings(cls.__doc__ or "", cls.settings)
 
     def with_schemas(self, schemas: Mapping[str, pa.Schema]) -> Self:
         """Give the columns of inputs whose elements have no schema: dicts, or Arrow record batches."""
@@ -130,6 +136,17 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
         if name in self._schemas:
             return arrow_row_schema(self._schemas[name])
         return row_schema(name, element_type, set(self.integer_columns(name)))
+
+
+def _constructor(transform: type[OperatorTransform]) -> Any:
+    """Return a constructor whose signature lists the settings: Beam reads that of ``__init__``."""
+
+    @takes_settings(transform.settings)
+    def __init__(self: OperatorTransform, **settings: Any) -> None:
+        super(transform, self).__init__(**settings)
+
+    __init__.__qualname__, __init__.__doc__ = f"{transform.__qualname__}.__init__", None
+    return __init__
 
 
 def time_type(plan: JoinPlan) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
@@ -9,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from slackwater.plugins.registry.field_docs import Documented
 from slackwater.plugins.registry.manager import option_path
 from slackwater.plugins.registry.options import Duration, Rows
-from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.errors import ArgumentError, ConfigError
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 GROUP_CLOSE_INPUTS: Final = ("rows", "punctuations")
@@ -30,6 +32,18 @@ _Limit = Annotated[
     Duration | Literal["none"] | None,
     BeforeValidator(_off, json_schema_input_type=Duration | Literal["none", "off", False] | None),
 ]
+
+
+class Settings(Documented):
+    """Settings of a transform or a function, validated as a whole."""
+
+    @classmethod
+    def read(cls, settings: dict[str, Any]) -> Self:
+        """Validate raw settings; raise ConfigError that names the setting at fault."""
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            raise config_error(error, cls) from None
 
 
 class GuardConfig(Documented):
@@ -64,42 +78,45 @@ class ErrorHandlingConfig(Documented):
         return name
 
 
-class OperatorConfig(Documented):
+class OperatorConfig(Settings):
     """Settings that every transform has that goes by event time."""
 
     time: str | dict[str, str]
-    """event-time column, one name for all inputs or {input: column}: integer, timestamp or date"""
+    """event-time column, one name for all inputs or {input: column}; integer, timestamp or date"""
     time_unit: TimeUnit = "ms"
-    """unit of integer event times"""
+    """unit of integer event times: s, ms, us or ns"""
     error_handling: ErrorHandlingConfig | None = None
-    """{output: name} calls the output late by another name, which something must read"""
+    """{output: name} gives the output late another name, as Beam YAML does for rows that could not be processed;
+    something must read it"""
 
     @classmethod
-    def read(cls, settings: dict[str, Any]) -> Self:
-        """Validate raw settings; raise ConfigError that names the setting at fault."""
-        try:
-            return cls.model_validate(settings)
-        except ValidationError as error:
-            raise config_error(error, cls) from None
+    def of_keywords(cls, settings: Mapping[str, Any]) -> Self:
+        """As ``read``, of keyword arguments: None means that a setting is left out."""
+        return cls.read({name: value for name, value in settings.items() if value is not None})
 
 
 class DisorderConfig(OperatorConfig):
     """Settings that every transform has that puts rows in order."""
 
     arrival: str | dict[str, str] | None = None
-    """column with the order of arrival over all inputs, integers or times; default: the order of the files,
-    inputs merged by progress, the largest event time so far"""
+    """column with the order of arrival over all inputs, or {input: column}; integers or times. Default for files:
+    their order, inputs merged by progress, the largest event time so far. Default for PCollections and batch
+    DataFrames: bounded inputs are taken in order of event time, so that no row is late, and unbounded ones in the
+    order of delivery"""
     disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": "max"})
-    """disorder strategy and its options; a recall alone means the strategy result_slack"""
+    """disorder strategy and its options, such as {strategy: fixed, slack: 2s}; {recall: 0.99} alone means the
+    strategy result_slack"""
     guard: Annotated[
         GuardConfig,
         BeforeValidator(_guard, json_schema_input_type=GuardConfig | Literal["none", "off", False]),
     ] = GuardConfig()
-    """limits on event times: {past: 1d, future: 1h}, or none; default: only rows whose clock must be wrong"""
+    """limits on event times, {past: 1d, future: 1h}, or none; rows beyond them are late. Default: only rows whose
+    clock must be wrong"""
     metrics: Duration | None = None
-    """stream time between rows of the output ``metrics``; strategies that adapt report whenever they do"""
+    """stream time between two rows of the output metrics; strategies that adapt report whenever they do"""
     idle_timeout: Duration | None = None
-    """in live runs, how long an input may be silent before it holds nothing back any more; default: for ever"""
+    """in live runs, how long an input may be silent before rows of other inputs stop waiting for it; default: for
+    ever"""
 
 
 class PunctuationConfig(Documented):
@@ -163,7 +180,7 @@ class JoinConfig(DisorderConfig):
     how many rows of each input, the last that came: 400 rows, or {input: 400 rows}; some join strategies can do
     without"""
     where: str | None = None
-    """join condition in SQL; none joins everything within the windows"""
+    """join condition in SQL, such as orders.id = clicks.order_id; none joins everything within the windows"""
     join: dict[str, Any] = Field(default_factory=lambda: {"strategy": "mswj"})
     """join strategy and its options"""
     shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "none"})
@@ -171,10 +188,11 @@ class JoinConfig(DisorderConfig):
     output: Literal["rows", "counts"] = "rows"
     """joined rows, or the number of results per timestamp"""
     id: str | None = Field(default=None, min_length=1)
-    """name of a text column that tells every result from all others, the same after a restart: the shard, and the
-    number of each member among its input's rows in that shard"""
+    """name of a text column that tells every result from all others (in Beam, of its window), the same after a
+    restart: the shard, and the number of each member among its input's rows in that shard"""
     shards: int = Field(default=1, ge=1, le=4096)
-    """parts that the join is split into, by key or else by bands of numbers or by arrival"""
+    """parts that the join is split into, by key or else by bands of numbers or by arrival; they run in
+    parallel"""
     hot_keys: HotKeysConfig | None = None
     """frequent values of the key to be spread over shards: {input: orders, values: [17, 42], split: 4}"""
     archive: str | None = None
@@ -183,24 +201,27 @@ class JoinConfig(DisorderConfig):
         list[PunctuationConfig],
         BeforeValidator(_listed, json_schema_input_type=PunctuationConfig | list[PunctuationConfig]),
     ] = Field(default_factory=list)
-    """rows that are punctuations, one kind or a list"""
+    """rows that are punctuations, {input: name, when: condition, key: column}, or a list of such;
+    {source: name, input: name, key: column} for an input that has nothing else"""
     unique: _Columns = Field(default_factory=list)
-    """input.column of which no value comes twice, or a list; [[a.x, a.y]] of which no pair does"""
+    """columns of which no value comes twice, as input.column or a list; [[a.x, a.y]] of which no pair does"""
     clustered: _Columns = Field(default_factory=list)
-    """input.column whose equal values follow each other, as for unique"""
+    """columns whose equal values follow each other, as for unique"""
     ordered: _Texts = Field(default_factory=list)
-    """input.column whose values never fall in order of event time, or a list; with desc after it, never rise"""
+    """columns whose values never fall in order of event time, as input.column or a list; with desc after it,
+    never rise"""
     foreign_key: _Texts = Field(default_factory=list)
-    """bids.item -> auctions.id: auctions.id is unique and has every bids.item; or a list"""
+    """columns that refer to others, such as bids.item -> auctions.id, or a list: auctions.id is unique and has
+    every bids.item"""
 
 
 class PunctuateConfig(DisorderConfig):
     """Settings of Punctuate: rows out in order of event time, and what they say of later ones beside."""
 
     time: str
-    """event-time column: integer, timestamp or date"""
+    """event-time column; integer, timestamp or date"""
     when: str | None = None
-    """SQL condition that tells rows that are punctuations from the others"""
+    """SQL condition that tells rows that are punctuations from the others, such as kind = 'closed'"""
     key: str | list[str] = Field(default_factory=list)
     """column or columns whose value in such a row is over"""
     unique: _Columns = Field(default_factory=list)
@@ -212,7 +233,7 @@ class PunctuateConfig(DisorderConfig):
     """column whose values never fall in order of event time, so that all below one that came are over, or a list;
     with desc after it, never rise"""
     progress: Duration | None = None
-    """say how far event time has come, once per so much of it at most"""
+    """smallest step of event time between two punctuations that say how far it has come, such as 10s"""
 
 
 class ShedConfig(OperatorConfig):
@@ -223,12 +244,14 @@ class ShedConfig(OperatorConfig):
     queue: int = Field(default=1000, ge=1, le=10_000_000)
     """rows that may wait for their turn; when there is one too many, the one that is worth least is shed"""
     arrival: str | dict[str, str] | None = None
-    """column with the order and the time of arrival over all inputs; default: the order of the files, inputs
-    merged by progress, the largest event time so far"""
+    """column with the order and the time of arrival over all inputs, or {input: column}. Default for files: their
+    order, inputs merged by progress, the largest event time so far. Default for PCollections and batch
+    DataFrames: bounded inputs are taken in order of event time, and unbounded ones in the order of delivery"""
     arrival_unit: TimeUnit | None = None
     """unit of an arrival column of integers; default: the unit of the event times"""
     shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "random"})
-    """shedding strategy, which says what a row is worth, and its options but for memory and queue"""
+    """shedding strategy, which says what a row is worth, and its options but for memory and queue:
+    {strategy: random}, {strategy: prob, weight: price}, or {strategy: prob} with partners"""
     where: str | None = None
     """condition in SQL that a row and its partners meet, such as rows.id = partners.id, for strategies that go by
     what a row may find"""
@@ -240,37 +263,40 @@ class AggregateConfig(DisorderConfig):
     """Settings of one sliding window aggregate."""
 
     range: Duration
-    """how much time a window extent covers"""
+    """how much time a window extent covers, such as 5m"""
     slide: Duration | None = None
     """time from one extent to the next; default: the range"""
     group_by: str | list[str] = Field(default_factory=list)
     """columns to group by; none makes one group of all rows"""
     aggregates: dict[str, str]
-    """new column: count(*), or count, sum, avg, min or max of a column or an expression"""
+    """new columns, {name: aggregate}, such as {cars: count(*), speed: avg(speed)}; an aggregate is count(*), or
+    count, sum, avg, min or max of a column or an expression"""
     having: str | None = None
     """SQL condition on the group columns and the aggregates; groups that fail it are left out"""
     shards: int = Field(default=1, ge=1, le=4096)
-    """parts that the groups are split into"""
+    """parts that the groups are split into; they run in parallel"""
 
 
 class GroupCloseConfig(OperatorConfig):
     """Settings of GroupClose: aggregates per group, out as soon as the group is over."""
 
     time: str
-    """event-time column of the rows: integer, timestamp or date"""
+    """event-time column of the rows; integer, timestamp or date"""
     by: str | list[str]
     """column or columns to group by"""
     aggregates: dict[str, str]
-    """new column: count(*), or count, sum, avg, min or max of a column or an expression"""
+    """new columns, {name: aggregate}, such as {cars: count(*), speed: avg(speed)}; an aggregate is count(*), or
+    count, sum, avg, min or max of a column or an expression"""
     window: Duration | None = None
-    """how long after its first row a group is open at most, both ends included; default: no limit"""
+    """how long after its first row a group is open at most, such as 12h, both ends included; default: no limit"""
     same: dict[str, str] = Field(default_factory=dict)
-    """columns that always have the value of a ``by`` column, {column: by column}; those of a join are known"""
+    """columns that always have the value of a by column, {column: by column}; known if rows come straight from a
+    join"""
     idle_timeout: Duration | None = None
     """in live runs, how long inputs may be silent before punctuations close groups without waiting for a row
     after them; default: for ever"""
     shards: int = Field(default=1, ge=1, le=4096)
-    """parts that the groups are split into"""
+    """parts that the groups are split into; they run in parallel"""
 
 
 class ChooseValuesConfig(OperatorConfig):
@@ -283,10 +309,10 @@ class ChooseValuesConfig(OperatorConfig):
     count: str = "count"
     """column of the summaries with the number of tuples that have the value"""
     method: Literal["optdp", "adg", "ndg", "each"] | None = None
-    """optdp is best and slow; adg (k overall), ndg and each (k for each input) are greedy; default: adg or ndg,
-    and each for more than two inputs"""
+    """how to choose: optdp is best and slow; adg (k overall), ndg and each (k for each input) are greedy;
+    default: adg or ndg, and each for more than two inputs"""
     leave_out: bool = False
-    """k is how many tuples not to request"""
+    """whether k is how many tuples not to request"""
 
 
 def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
@@ -296,13 +322,18 @@ def config_error(error: ValidationError, model: type[BaseModel]) -> ConfigError:
     path = option_path(first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        message = (
-            f"is not a setting; known settings: {', '.join(f.alias or n for n, f in model.model_fields.items())}"
-        )
-        if len(path) > 1:
-            message = "is not a setting; remove it or check the spelling"
-    elif first["type"] == "missing":
-        message = "is missing; add it"
-    elif " got " not in message:
+        return ArgumentError(f"is not a setting; {_remedy(path, model)}", *path)
+    if first["type"] == "missing":
+        return ArgumentError("is missing; add it", *path)
+    if " got " not in message:
         message = f"{message[0].lower()}{message[1:]}, got {first['input']!r}"
     return ConfigError(message, *path)
+
+
+def _remedy(path: tuple[str, ...], model: type[BaseModel]) -> str:
+    """Return what to write instead of an unknown setting."""
+    if len(path) > 1:
+        return "remove it or check the spelling"
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    nearest = "".join(f"; did you mean {name}?" for name in get_close_matches(path[0], known, 1))
+    return f"known settings: {', '.join(known)}{nearest}"

@@ -35,6 +35,7 @@ from slackwater.transforms.settings.models import (
     ShedConfig,
 )
 from slackwater.transforms.settings.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind, bind_disorder
+from slackwater.transforms.settings.signatures import takes_settings
 from slackwater.transforms.spark.blobs import (
     LATE,
     METRICS,
@@ -108,6 +109,7 @@ class JoinOutputs:
         return self.plan.explain()
 
 
+@takes_settings(JoinConfig)
 def sliding_window_join(
     streams: Mapping[str, DataFrame], *, name: str | None = None, **settings: Any
 ) -> JoinOutputs:
@@ -130,7 +132,6 @@ def sliding_window_join(
     Args:
         streams: the inputs by name, all streaming or all batch; the names are used in the settings.
         name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
-        settings: as in a template: ``time``, ``window``, ``where``, ``arrival``, ``disorder``, ``shards``, ….
 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
@@ -145,6 +146,7 @@ def sliding_window_join(
     return apply_plan(plan, streams, name)
 
 
+@takes_settings(ReorderConfig)
 def reorder(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
     """Put rows in order of event time; those that come too late for it are in ``late``.
 
@@ -154,7 +156,6 @@ def reorder(rows: DataFrame, *, name: str | None = None, **settings: Any) -> Joi
     Args:
         rows: the input.
         name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
-        settings: as in a template's ``Reorder``: ``time``, ``arrival``, ``disorder``, ….
 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
@@ -162,6 +163,7 @@ def reorder(rows: DataFrame, *, name: str | None = None, **settings: Any) -> Joi
     return apply_plan(_bound(bind_reorder, ReorderConfig, {INPUT: rows}, settings), {INPUT: rows}, name)
 
 
+@takes_settings(AggregateConfig)
 def sliding_window_aggregate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
     """Aggregate rows over sliding windows, tolerating disorder as the settings say.
 
@@ -171,8 +173,6 @@ def sliding_window_aggregate(rows: DataFrame, *, name: str | None = None, **sett
     Args:
         rows: the input.
         name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
-        settings: as in a template's ``SlidingWindowAggregate``: ``time``, ``range``, ``slide``, ``group_by``,
-            ``aggregates``, ``having``, ``arrival``, ``disorder``, ``shards``, ….
 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
@@ -180,14 +180,13 @@ def sliding_window_aggregate(rows: DataFrame, *, name: str | None = None, **sett
     return apply_plan(_bound(bind_aggregate, AggregateConfig, {INPUT: rows}, settings), {INPUT: rows}, name)
 
 
+@takes_settings(PunctuateConfig)
 def punctuate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> JoinOutputs:
     """Put rows in order of event time, as ``reorder``, and say in ``punctuations`` what no later row will have.
 
     Args:
         rows: the input.
         name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
-        settings: as in a template's ``Punctuate``: ``time``, ``when`` and ``key``, ``unique``, ``clustered``,
-            ``ordered``, ``progress``, ``arrival``, ``disorder``, ….
 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
@@ -195,6 +194,7 @@ def punctuate(rows: DataFrame, *, name: str | None = None, **settings: Any) -> J
     return apply_plan(_bound(bind_punctuate, PunctuateConfig, {INPUT: rows}, settings), {INPUT: rows}, name)
 
 
+@takes_settings(ShedConfig)
 def shed(
     rows: DataFrame, partners: DataFrame | None = None, *, name: str | None = None, **settings: Any
 ) -> JoinOutputs:
@@ -204,7 +204,6 @@ def shed(
         rows: the input.
         partners: where rows may find partners, if what they are worth depends on it; it is only looked at.
         name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
-        settings: as in a template's ``Shed``: ``time``, ``rate``, ``queue``, ``shedding``, ``where``, ….
 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
@@ -217,22 +216,23 @@ def shed(
     return apply_plan(_bound(bind_shed, ShedConfig, streams, settings), streams, name)
 
 
+@takes_settings(ChooseValuesConfig)
 def choose_values(streams: Mapping[str, DataFrame], *, name: str | None = None, **settings: Any) -> JoinOutputs:
     """Choose which tuples to request from relations of which only summaries are known; batch only.
 
     Args:
         streams: the summaries by name.
         name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
-        settings: as in a template's ``ChooseValues``: ``time``, ``k``, ``value``, ``count``, ``method``, ….
 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
     return apply_plan(
-        bind_choose_values(ChooseValuesConfig.read(dict(settings)), _schemas(streams)), streams, name
+        bind_choose_values(ChooseValuesConfig.of_keywords(settings), _schemas(streams)), streams, name
     )
 
 
+@takes_settings(GroupCloseConfig)
 def group_close(
     rows: DataFrame, punctuations: DataFrame, *, name: str | None = None, **settings: Any
 ) -> JoinOutputs:
@@ -245,14 +245,12 @@ def group_close(
         rows: the input, such as the ``results`` of a join.
         punctuations: ``ts`` and ``pattern``, such as the ``punctuations`` of that join.
         name: what Spark calls it: its observed metrics are ``slackwater.NAME``; by default a number.
-        settings: as in a template's ``GroupClose``: ``time``, ``by``, ``aggregates``, ``window``, ``shards``, …;
-            for the results of a join, ``same`` says which of their columns are equal.
 
     Raises:
         ConfigError: A setting is wrong or does not fit the columns.
     """
     streams = {ROWS: rows, PUNCTUATIONS: punctuations}
-    return apply_plan(bind_group_close(GroupCloseConfig.read(dict(settings)), _schemas(streams)), streams, name)
+    return apply_plan(bind_group_close(GroupCloseConfig.of_keywords(settings), _schemas(streams)), streams, name)
 
 
 def _bound(
@@ -264,7 +262,7 @@ def _bound(
     """Return the plan of settings, with the order of arrival that the inputs carry unless they name one."""
     schemas = _schemas(streams)
     given = with_arrival(settings, streams)
-    plan = binder(config.read(given), schemas)
+    plan = binder(config.of_keywords(given), schemas)
     if settings.get("arrival") is None and plan.disorder.reads_clock and carries(TIME, streams):
         # As if none had been found: nothing tells when results arrived.
         bind_disorder(plan.config.model_copy(update={"arrival": None}), schemas)

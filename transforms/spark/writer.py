@@ -22,7 +22,8 @@ from slackwater.transforms.spark.checkpoint import PARTITIONS, Settings, plan_be
 from slackwater.transforms.spark.connector import require_kafka
 from slackwater.transforms.spark.join import KINDS, JoinOutputs
 from slackwater.transforms.spark.kafka.broker import check_topics
-from slackwater.transforms.spark.kafka.messages import TIMEOUT, as_messages, write_to_kafka
+from slackwater.transforms.spark.kafka.messages import as_messages, write_to_kafka
+from slackwater.transforms.spark.kafka.settings import TIMEOUT
 
 NOTE: Final = "slackwater.json"
 """File in the folder of a checkpoint."""

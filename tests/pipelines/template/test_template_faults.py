@@ -165,7 +165,7 @@ def test_a_join_has_three_other_outputs() -> None:
         (
             "{path: x, pth: y}",
             "t.yaml:4: ReadFromCsv.pth: is not a setting; known settings: path, "
-            "schema, dtype, delimiter, null_values, na_values, keep_default_na",
+            "schema, dtype, delimiter, null_values, na_values, keep_default_na; did you mean path?",
         ),
         ("{}", "t.yaml:4: ReadFromCsv.path: is missing; add it"),
         ("{path: 5}", "t.yaml:4: ReadFromCsv.path: input should be a valid string, got 5"),

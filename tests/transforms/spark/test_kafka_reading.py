@@ -15,8 +15,8 @@ pytest.importorskip("pyspark")
 
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.spark import ParquetSink, read_from_kafka, sliding_window_join, write_outputs
-from slackwater.transforms.spark.kafka.messages import METADATA
 from slackwater.transforms.spark.kafka.order import STRIDE
+from slackwater.transforms.spark.kafka.settings import METADATA
 
 pytestmark = pytest.mark.spark
 

@@ -15,46 +15,31 @@ The session needs Spark's Kafka connector: see ``connector``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import and_
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.settings.signatures import takes_settings
 from slackwater.transforms.spark.connector import require_kafka
-from slackwater.transforms.spark.kafka.broker import check_topics, milliseconds
+from slackwater.transforms.spark.kafka.broker import check_topics
 from slackwater.transforms.spark.kafka.order import NUMBER, with_header, with_numbers
+from slackwater.transforms.spark.kafka.settings import ReadSettings, WriteSettings
 from slackwater.transforms.spark.row_order import CLOCK, KEY, in_order, order_in
 
-Format = Literal["json", "raw"]
-METADATA: Final = ("key", "topic", "partition", "offset", "timestamp")
-"""What Kafka knows of a message beside its value."""
 PAYLOAD: Final = "payload"
 """The column that has the value of a message of the format ``raw``."""
-TIMEOUT: Final = "30s"
 _MALFORMED, _TEXT, _FOUND = "__malformed", "__text", "__found"
 
 
+@takes_settings(ReadSettings)
 def read_from_kafka(
-    session: SparkSession,
-    bootstrap_servers: str,
-    topics: str | Sequence[str],
-    *,
-    schema: str | StructType | None = None,
-    format: Format = "json",
-    metadata: Iterable[str] = (),
-    arrival: str = "arrival",
-    raw: str | None = "raw",
-    start: str = "earliest",
-    rows_per_batch: int | None = None,
-    streaming: bool = True,
-    timeout: str = TIMEOUT,
-    options: Mapping[str, str] | None = None,
+    session: SparkSession, bootstrap_servers: str, topics: str | Sequence[str], **settings: Any
 ) -> DataFrame:
     """Return the messages of topics as rows.
 
@@ -75,56 +60,31 @@ def read_from_kafka(
         session: a session that has the connector.
         bootstrap_servers: brokers, as ``host:port,host:port``.
         topics: one or several, which must exist.
-        schema: columns of the messages, as DDL or as a type; not of the format ``raw``.
-        format: ``json``, or ``raw``: the value as it is, in the binary column ``payload``.
-        metadata: which of METADATA to add, as ``kafka_key`` and so on; the key is binary.
-        arrival: name of the column with the order of arrival.
-        raw: name of the column with the text of what could not be read; None for no such column.
-        start: where a query begins that has no checkpoint: ``earliest``, ``latest``, or Spark's JSON of offsets.
-        rows_per_batch: messages of a micro-batch, at most, shared among partitions by what they have in store.
-        streaming: whether the DataFrame is a streaming one; else it ends with what is there now.
-        timeout: how long brokers may be silent before a query fails.
-        options: further options of Spark's source; those for Kafka's client begin with ``kafka.``.
 
     Raises:
         ConfigError: An argument is wrong, or a topic is missing.
         SlackwaterError: The session has no connector, or no broker answers.
     """
     topics = [topics] if isinstance(topics, str) else list(topics)
-    metadata = _known(metadata)
-    columns = _columns(schema, format)
+    given = ReadSettings.read(settings)
+    columns = given.columns()
     require_kafka(session)
-    client = {key: value for key, value in (options or {}).items() if key.startswith("kafka.")}
-    check_topics(session, bootstrap_servers, topics, client, timeout=timeout)
-    given = {**_reader_options(timeout), **(options or {})}
-    given |= {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": ",".join(topics)}
-    given["includeHeaders"] = "true"
-    if streaming:
-        given |= {"startingOffsets": start}
-        given |= {} if rows_per_batch is None else {"maxOffsetsPerTrigger": str(rows_per_batch)}
-    reader = (session.readStream if streaming else session.read).format("kafka").options(**given)
-    read = dict.fromkeys([*metadata, "timestamp"])
+    check_topics(session, bootstrap_servers, topics, given.client, timeout=str(given.timeout))
+    where = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": ",".join(topics)}
+    reader = (session.readStream if given.streaming else session.read).format("kafka")
+    reader = reader.options(**given.reader_options() | where)
+    read = dict.fromkeys([*given.metadata, "timestamp"])
     values = [F.col("value").alias(PAYLOAD)] if columns is None else _parsing(columns)
     rows = with_numbers(reader.load(), [F.col(name) for name in read] + values, topics)
-    beside = [F.col(name).alias(f"kafka_{name}") for name in metadata]
-    beside.append(F.col(NUMBER).alias(arrival, metadata={KEY: CLOCK}))
+    beside = [F.col(name).alias(f"kafka_{name}") for name in given.metadata]
+    beside.append(F.col(NUMBER).alias(given.arrival, metadata={KEY: CLOCK}))
     if columns is None:
         return rows.select(PAYLOAD, *beside)
-    return _parsed(rows, columns, beside, raw)
+    return _parsed(rows, columns, beside, given.raw)
 
 
-def write_to_kafka(
-    rows: DataFrame,
-    bootstrap_servers: str,
-    topic: str,
-    *,
-    key: str | None = "id",
-    checkpoint: str | None = None,
-    name: str | None = None,
-    timeout: str = TIMEOUT,
-    options: Mapping[str, str] | None = None,
-    ordered: bool = False,
-) -> Any:
+@takes_settings(WriteSettings)
+def write_to_kafka(rows: DataFrame, bootstrap_servers: str, topic: str, **settings: Any) -> Any:
     """Write rows as JSON objects, which have the key column's text as their key.
 
     Kafka gets every row at least once: a micro-batch that is tried again sends its messages again. With the id of
@@ -134,13 +94,6 @@ def write_to_kafka(
         rows: a streaming DataFrame, of which a query is started, or a batch one, which is written at once.
         bootstrap_servers: brokers, as ``host:port,host:port``.
         topic: where to; it must exist.
-        key: the column that becomes the key, and stays in the value too; None for messages without a key.
-        checkpoint: folder of a streaming query.
-        name: of a streaming query.
-        timeout: how long brokers may be silent before the query fails.
-        options: further options of Spark's sink; those for Kafka's client begin with ``kafka.``.
-        ordered: whether the rows are in one partition, in the order in which they are to be read again. Results
-            know theirs. Their messages are sent in this order, and say in a header which place they have in it.
 
     Returns:
         The query that was started, or None.
@@ -149,27 +102,26 @@ def write_to_kafka(
         ConfigError: There is no such column or topic, or a query has no checkpoint.
         SlackwaterError: The session has no connector, or no broker answers.
     """
+    given = WriteSettings.read(settings)
     session = rows.sparkSession
     require_kafka(session)
-    as_messages(rows, key)
-    client = {key: value for key, value in (options or {}).items() if key.startswith("kafka.")}
-    check_topics(session, bootstrap_servers, [topic], client, timeout=timeout)
-    given = {**_writer_options(timeout), **(options or {})}
-    given |= {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    as_messages(rows, given.key)
+    check_topics(session, bootstrap_servers, [topic], given.client, timeout=str(given.timeout))
+    options = given.writer_options() | {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
 
     def send(batch: DataFrame, _: int = 0) -> None:
-        messages = as_messages(in_order(batch), key)
-        if ordered or order_in(batch) is not None:
+        messages = as_messages(in_order(batch), given.key)
+        if given.ordered or order_in(batch) is not None:
             messages = with_header(messages)
-        messages.write.format("kafka").options(**given).save()
+        messages.write.format("kafka").options(**options).save()
 
     if not rows.isStreaming:
         send(rows)
         return None
-    if checkpoint is None:
+    if given.checkpoint is None:
         raise ConfigError("a streaming query needs a folder to go on from after a stop; name one", "checkpoint")
-    writer = rows.writeStream.foreachBatch(send).option("checkpointLocation", checkpoint)
-    return (writer if name is None else writer.queryName(name)).start()
+    writer = rows.writeStream.foreachBatch(send).option("checkpointLocation", given.checkpoint)
+    return (writer if given.name is None else writer.queryName(given.name)).start()
 
 
 def as_messages(rows: DataFrame, key: str | None = "id") -> DataFrame:
@@ -201,38 +153,3 @@ def _parsed(rows: DataFrame, columns: StructType, beside: list[Column], raw: str
     values = [F.when(read, found[field.name]).alias(field.name) for field in columns.fields]
     kept = [] if raw is None else [F.when(~read, F.col(_TEXT)).alias(raw)]
     return rows.select(*values, *kept, *beside)
-
-
-def _columns(schema: str | StructType | None, format: str) -> StructType | None:
-    if format not in ("json", "raw"):
-        raise ConfigError(f"must be json or raw, got {format!r}", "format")
-    if format == "raw":
-        if schema is not None:
-            raise ConfigError("is for messages in JSON; leave it out, or use format json", "schema")
-        return None
-    if schema is None:
-        raise ConfigError("messages in JSON need one, such as 'ts BIGINT NOT NULL, id BIGINT'", "schema")
-    try:
-        return StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    except PySparkException as error:
-        raise ConfigError(f"cannot be read: {str(error).strip().splitlines()[0]}", "schema") from None
-
-
-def _known(metadata: Iterable[str]) -> list[str]:
-    for name in (names := list(metadata)):
-        if name not in METADATA:
-            raise ConfigError(f"{name!r} is not known of a message; known: {', '.join(METADATA)}", "metadata")
-    return names
-
-
-def _reader_options(timeout: str) -> dict[str, str]:
-    """Options that let a query fail when brokers are silent for so long, rather than after minutes of retries."""
-    millis = str(milliseconds(timeout))
-    client = ("kafka.default.api.timeout.ms", "kafka.request.timeout.ms", "kafkaConsumer.pollTimeoutMs")
-    return {**dict.fromkeys(client, millis), "fetchOffset.numRetries": "1"}
-
-
-def _writer_options(timeout: str) -> dict[str, str]:
-    millis = milliseconds(timeout)
-    whole = dict.fromkeys(("kafka.delivery.timeout.ms", "kafka.max.block.ms"), str(millis))
-    return {**whole, "kafka.request.timeout.ms": str(max(1, millis // 2))}
