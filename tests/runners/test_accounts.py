@@ -99,8 +99,8 @@ def test_rows_lost_before_the_operator_fail_the_run(template, tmp_path, monkeypa
         rows = apply(config, batch)
         return rows.slice(1) if isinstance(config, MapToFields) and next(calls) == 0 else rows
 
-    for module in ("local", "run_beam"):
-        monkeypatch.setattr(f"slackwater.pipelines.{module}.apply", losing)
+    for runner in ("local", "beam"):
+        monkeypatch.setattr(f"slackwater.pipelines.runners.{runner}.runner.apply", losing)
     text = "joined: of input 'a', 100 rows were read, 40 filtered out, 59 received and 59 accounted for"
     fails(tmp_path, run, template(), text)
 
