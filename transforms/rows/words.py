@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Bools, Float64s, Int64s
-from slackwater.transforms.rows.layout import UNSIGNED, WORD_DIGITS, Layout, unit_of
+from slackwater.transforms.rows.layout import UNSIGNED, WIDE_DIGITS, WORD_DIGITS, Layout, unit_of
 from slackwater.transforms.settings.time_unit import NANOS
 
 Words = tuple[Int64s, Bools | None]
@@ -73,10 +73,22 @@ def values_of(layout: Layout, type_: pa.DataType, words: Int64s) -> pa.Array:
     if layout.form == UNSIGNED:
         return pa.array((words ^ _LOWEST).view(np.uint64))
     if layout.scale:
-        high = words >> 63
-        data = pa.py_buffer(np.ascontiguousarray(np.column_stack([words, high])))
-        return pa.Decimal128Array.from_buffers(pa.decimal128(38, layout.scale), len(words), [None, data])
+        return decimals_of(words, words >> 63, layout.scale)
     return pa.array(words).cast(type_) if pa.types.is_boolean(type_) else pa.array(words)
+
+
+def decimals_of(low: Int64s, high: Int64s, scale: int, null: Bools | None = None) -> pa.Array:
+    """Return decimals made of two words each, without a check that they have no more than 38 digits."""
+    data = pa.py_buffer(np.ascontiguousarray(np.column_stack([low, high])))
+    valid = None if null is None else pa.array(~null).buffers()[1]
+    return pa.Decimal128Array.from_buffers(pa.decimal128(WIDE_DIGITS, scale), len(low), [valid, data])
+
+
+def halves(column: pa.Array, scale: int) -> tuple[Int64s, Bools]:
+    """Return decimals times a power of ten as two words each, the lower first, and which ones fit into them."""
+    words, known = _wide_words(column, scale)
+    fits = (words[:, 2:] == (words[:, 1:2] >> 63)).all(axis=1)
+    return words[:, :2], fits if known is None else fits & known
 
 
 def unscaled(layout: Layout, data: list[bytes]) -> pa.Array:

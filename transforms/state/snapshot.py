@@ -17,7 +17,7 @@ import numpy as np
 
 from slackwater.transforms.errors import SlackwaterError, StateError
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of what is stored: raise it when the layout of any state changes, so that older ones are refused."""
 _NAME: Final = b"SLKW"
 _HEAD: Final = Struct("<4s2sQI")

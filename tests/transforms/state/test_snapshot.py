@@ -64,7 +64,7 @@ def test_arrays_of_other_things_are_refused(array):
 ANEW = "go on from an intact copy, or start anew without it"
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"SLKW3\n"])
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"SLKW4\n"])
 def test_other_bytes_are_refused(data):
     fault = f"the stored state is damaged: it does not begin as Slackwater writes it; {ANEW}"
     with pytest.raises(StateError, match=fault):
@@ -73,10 +73,10 @@ def test_other_bytes_are_refused(data):
 
 def test_bytes_of_another_version_are_refused():
     fault = (
-        r"the stored state was written by another version of Slackwater \(layout 2, this one reads 3\); finish"
+        r"the stored state was written by another version of Slackwater \(layout 3, this one reads 4\); finish"
     )
     with pytest.raises(StateError, match=fault):
-        loads(b"SLKW2\n" + bytes(20))
+        loads(b"SLKW3\n" + bytes(20))
 
 
 def test_every_flipped_bit_and_every_cut_is_refused():

@@ -49,7 +49,8 @@ N_NODES, FREE_NODE, FREE_RECORD, N_RECORDS, MOST_RECORDS, N_WAITING, LAST_STAMP,
     10
 )
 
-ADD, MIN, MAX = range(3)
+# A pair is a number of 128 bits: its upper half, and after it the lower one, less 2**63.
+ADD, MIN, MAX, MIN_PAIR, MAX_PAIR, LOWER = range(6)
 
 
 @kernel(inline=True)
@@ -132,8 +133,15 @@ def merge(ops, floating, records, reals, into, from_records, from_reals, record)
             records[into, c] += value
         elif ops[c] == MIN:
             records[into, c] = min(records[into, c], value)
-        else:
+        elif ops[c] == MAX:
             records[into, c] = max(records[into, c], value)
+        elif ops[c] != LOWER:
+            lower = from_records[record, c + 1]
+            mine = records[into, c]
+            below = value < mine or (value == mine and lower < records[into, c + 1])
+            if below == (ops[c] == MIN_PAIR):
+                records[into, c] = value
+                records[into, c + 1] = lower
     for c in range(floating, ops.size):
         number = from_reals[record, c]
         if ops[c] == ADD:

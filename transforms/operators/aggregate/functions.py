@@ -2,12 +2,14 @@
 
 The partial aggregate of some rows is a few int64 and float64 words, each of which merges with that of other
 rows by adding or by keeping the smaller or larger one (``operators.record_store``). A whole number is summed in
-two words, its high and its low 32 bits, so that sums neither overflow on the way nor depend on the order.
+words of 32 bits, so that sums neither overflow on the way nor depend on the order. A decimal is a whole number of
+64 or 128 bits, times a power of ten, so its sum, minimum and maximum are exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +23,8 @@ from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.expressions.evaluation import WORDS, check, evaluate, kind_of_value
 from slackwater.transforms.expressions.sql import text_of
 from slackwater.transforms.expressions.tree import Expr, ExpressionError, parse
+from slackwater.transforms.rows.layout import WIDE_DIGITS, layout_of
+from slackwater.transforms.rows.words import decimals_of, halves, int64s, words_of
 
 FUNCTIONS: Final[dict[type, str]] = {
     exp.Count: "count",
@@ -31,9 +35,12 @@ FUNCTIONS: Final[dict[type, str]] = {
 }
 _KNOWN: Final = "count(*), and count, sum, avg, min and max of a column or an expression"
 # As in kernels.record_store, which is not imported here: templates are checked without compiling anything.
-_ADD, _MIN, _MAX = range(3)
-_LOW: Final = (1 << 32) - 1
+_ADD, _MIN, _MAX, _MIN_PAIR, _MAX_PAIR, _LOWER = range(6)
+_LIMB: Final = 32
+_LOW: Final = (1 << _LIMB) - 1
 _SMALLEST, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_NOTHING: Final = {"min": _LARGEST, "min lower": _LARGEST, "max": _SMALLEST, "max lower": _SMALLEST}
+"""Words of a minimum or maximum of nothing; those of sums are 0."""
 
 
 @dataclass(frozen=True)
@@ -149,17 +156,22 @@ class AggregateLayout:
             self._values.append(expr)
             self._types.append(type_)
         value = self._values.index(expr)
-        floating = pa.types.is_floating(type_) or pa.types.is_decimal(type_)
         self._word("count", value, False, _ADD)
         if function == "count":
             return pa.int64()
+        floating, wide = pa.types.is_floating(type_), _is_wide(type_)
         if function in ("sum", "avg"):
-            for part in ("sum",) if floating else ("high", "low"):
+            for part in ["sum"] if floating else [f"limb {k}" for k in range(4 if wide else 2)]:
                 self._word(part, value, floating, _ADD)
-            return pa.float64() if floating or function == "avg" else pa.int64()
-        self._word(function, value, floating, _MIN if function == "min" else _MAX)
-        plain = pa.types.is_decimal(type_) or kind == "null"
-        return (pa.float64() if floating else pa.int64()) if plain else type_
+            if function == "avg" or floating:
+                return pa.float64()
+            return pa.decimal128(WIDE_DIGITS, _scale(type_)) if pa.types.is_decimal(type_) else pa.int64()
+        if wide:
+            self._word(function, value, False, _MIN_PAIR if function == "min" else _MAX_PAIR)
+            self._word(f"{function} lower", value, False, _LOWER)
+        else:
+            self._word(function, value, floating, _MIN if function == "min" else _MAX)
+        return pa.int64() if kind == "null" else type_
 
     def _word(self, what: str, value: int, floating: bool, op: int) -> None:
         if (what, value) not in self._words:
@@ -183,23 +195,28 @@ class AggregateLayout:
                 real[~valid, word] = neutral[what]
             return
         words = self._integers(value, column)
-        nothing = {"high": 0, "low": 0, "min": _LARGEST, "max": _SMALLEST}
         for what, (_, word) in parts.items():
-            whole[:, word] = words >> 32 if what == "high" else words & _LOW if what == "low" else words
-            whole[~valid, word] = nothing[what]
+            whole[:, word] = _part(what, words)
+            whole[~valid, word] = _NOTHING.get(what, 0)
 
-    def _integers(self, value: int, column: pa.Array) -> Int64s:
-        from slackwater.transforms.rows.encoder import int64s
-        from slackwater.transforms.rows.layout import layout_of
-        from slackwater.transforms.rows.words import words_of
-
-        if kind_of_value(column.type) == "time":
-            return words_of(layout_of(column.type, ""), column)[0]
+    def _integers(self, value: int, column: pa.Array) -> list[Int64s]:
+        """Return numbers or times as words, the lowest first; nulls are anything."""
+        type_, text = column.type, text_of(self._values[value])
+        if _is_wide(type_):
+            words, fits = halves(column, _scale(type_))
+            if not fits[np.asarray(column.is_valid())].all():
+                raise SlackwaterError(
+                    f"{text}: a value does not fit into a decimal of {WIDE_DIGITS} digits; aggregate smaller "
+                    f"numbers, or {text} / 1, a floating number"
+                )
+            return [words[:, 0], words[:, 1]]
+        if kind_of_value(type_) == "time" or pa.types.is_decimal(type_):
+            return [words_of(layout_of(type_, ""), column)[0]]
         try:
-            return int64s(column.cast(pa.int64()))
+            return [int64s(column.cast(pa.int64()))]
         except pa.ArrowInvalid as error:
             raise SlackwaterError(
-                f"{text_of(self._values[value])}: {error}; aggregate numbers that fit into 64 bits with a sign"
+                f"{text}: {error}; aggregate numbers that fit into 64 bits with a sign"
             ) from None
 
     def _result(self, k: int, whole: Int64s, real: Float64s) -> pa.Array:
@@ -214,27 +231,76 @@ class AggregateLayout:
             return pa.array(word("rows" if value < 0 else "count"), pa.int64())
         n = word("count")
         none = n == 0
+        type_ = self._types[value] if value >= 0 else pa.null()
         if aggregate.function in ("min", "max"):
-            return _typed(word(aggregate.function), none, self.types[k], self._types[value])
+            if pa.types.is_decimal(type_):
+                best = word(aggregate.function)
+                lower = word(f"{aggregate.function} lower") ^ _SMALLEST if _is_wide(type_) else best
+                high = best if _is_wide(type_) else best >> 63
+                return decimals_of(lower, high, _scale(type_), none).cast(type_)
+            return _typed(word(aggregate.function), none, self.types[k], type_)
         if ("sum", value) in self._words:
             total = word("sum")
         else:
-            high, low = word("high") + (word("low") >> 32), word("low") & _LOW
+            limbs = _carried([word(f"limb {at}") for at in range(4 if _is_wide(type_) else 2)])
             if aggregate.function == "sum":
-                return pa.array(self._whole_sum(aggregate, high, low, none), pa.int64(), mask=none)
-            total = high * float(1 << 32) + low
+                return self._exact_sum(aggregate, limbs, none, type_)
+            total = limbs.pop().astype(np.float64)
+            for limb in reversed(limbs):
+                total = total * float(1 << _LIMB) + limb
+            total /= 10.0 ** _scale(type_)
         if aggregate.function == "avg":
             total = total / np.where(none, 1, n)
         return pa.array(total, pa.float64(), mask=none)
 
-    def _whole_sum(self, aggregate: Aggregate, high: Int64s, low: Int64s, none: Bools) -> Int64s:
-        if (~none & ((high < -(1 << 31)) | (high >= 1 << 31))).any():
-            assert aggregate.argument is not None
-            raise SlackwaterError(
-                f"{aggregate.name}: {aggregate} does not fit into 64 bits; sum smaller numbers, or sum "
-                f"{text_of(aggregate.argument)} * 1.0"
-            )
-        return (high << 32) | low
+    def _exact_sum(self, aggregate: Aggregate, limbs: list[Int64s], none: Bools, type_: pa.DataType) -> pa.Array:
+        assert aggregate.argument is not None
+        text, low, top = text_of(aggregate.argument), limbs[1] << _LIMB | limbs[0], limbs[-1]
+        fits = bool((none | ((top >= -(1 << 31)) & (top < 1 << 31))).all())
+        if pa.types.is_decimal(type_):
+            high = top << _LIMB | limbs[2] if len(limbs) > 2 else top >> _LIMB
+            total = decimals_of(low, high, _scale(type_), none)
+            if fits or len(limbs) == 2:
+                with suppress(pa.ArrowInvalid):
+                    total.validate(full=True)
+                    return total
+            room, cure = f"a decimal of {WIDE_DIGITS} digits", f"{text} / 1, a floating number"
+        elif fits:
+            return pa.array(low, pa.int64(), mask=none)
+        else:
+            room, cure = "64 bits", f"{text} * 1.0"
+        raise SlackwaterError(
+            f"{aggregate.name}: {aggregate} does not fit into {room}; sum smaller numbers, or sum {cure}"
+        )
+
+
+def _is_wide(type_: pa.DataType) -> bool:
+    """Whether values are decimals of too many digits for a word."""
+    return pa.types.is_decimal(type_) and layout_of(type_, "").is_wide
+
+
+def _scale(type_: pa.DataType) -> int:
+    """Return how many decimal places values are counted in."""
+    return max(0, type_.scale) if pa.types.is_decimal(type_) else 0
+
+
+def _part(what: str, words: list[Int64s]) -> Int64s:
+    """Return what a word of a partial aggregate is for one value, given its own words, the lowest first."""
+    if what.startswith("limb"):
+        k = int(what.split()[1])
+        word = words[k // 2]
+        if k % 2 == 0:
+            return word & _LOW
+        return word >> _LIMB if k == 2 * len(words) - 1 else word >> _LIMB & _LOW
+    return words[0] ^ _SMALLEST if what.endswith("lower") else words[-1]
+
+
+def _carried(limbs: list[Int64s]) -> list[Int64s]:
+    """Return sums of 32-bit parts, the lowest first, with only 32 bits in each but the last."""
+    for k in range(len(limbs) - 1):
+        limbs[k + 1] = limbs[k + 1] + (limbs[k] >> _LIMB)
+        limbs[k] = limbs[k] & _LOW
+    return limbs
 
 
 def _typed(words: Any, none: Bools, type_: pa.DataType, argument: pa.DataType) -> pa.Array:
