@@ -1,6 +1,7 @@
 """Joins whose rows are copied to several shards: every runner gives what the embedded one gives."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from slackwater.pipelines.runners.local import runner as local
 from slackwater.pipelines.template.reader import read_template_text
 
+SHARDS = 4
 JOINS = {
     "hot": {"where": "a.k = b.k", "hot_keys": {"input": "a", "values": ["key 0"], "split": 3}},
     "near": {"where": "abs(a.x - b.x) < 3 AND abs(a.y - b.y) < 3"},
@@ -22,7 +24,7 @@ def template(folder, out):
         {"type": "ReadFromParquet", "name": name.upper(), "config": {"path": f"{folder}/{name}.parquet"}}
         for name in "ab"
     ]
-    common = {"time": "ts", "window": "60ms", "disorder": {"strategy": "fixed", "slack": "20ms"}, "shards": 4}
+    common = {"time": "ts", "window": "60ms", "disorder": {"strategy": "fixed", "slack": "20ms"}, "shards": SHARDS}
     for name, settings in JOINS.items():
         config = {**common, **settings}
         nodes.append({"type": "SlidingWindowJoin", "name": name, "input": {"a": "A", "b": "B"}, "config": config})
@@ -57,12 +59,17 @@ def written(folder, name, run):
 
 @pytest.fixture(scope="module")
 def expected(folder):
-    files = written(folder, "local", local.run)
+    summaries = []
+    files = written(folder, "local", lambda pipeline: summaries.append(local.run(pipeline)) or summaries[0])
     assert len(files) == 2 * len(JOINS)
-    for name in JOINS:
+    for name, summary in summaries[0]["joins"].items():
         assert len(files[f"{name}.jsonl"]) > 300
-        late = files[f"{name}.late.jsonl"]
-        assert len(late) == len(set(late)) > 30
+        late = Counter(files[f"{name}.late.jsonl"])
+        assert len(late) > 30 and max(late.values()) <= SHARDS, "a row is in late once for every shard at most"
+        accounts = summary["accounting"].values()
+        copies = sum(sum(account.get("late_copies", {}).values()) for account in accounts)
+        assert late.total() == sum(summary["late"].values())
+        assert late.total() == sum(sum(account["late"].values()) for account in accounts) + copies
     return files
 
 
