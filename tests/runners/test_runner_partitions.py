@@ -24,7 +24,12 @@ def template(folder, out):
         {"type": "ReadFromParquet", "name": name.upper(), "config": {"path": f"{folder}/{name}.parquet"}}
         for name in "ab"
     ]
-    common = {"time": "ts", "window": "60ms", "disorder": {"strategy": "fixed", "slack": "20ms"}, "shards": SHARDS}
+    common = {
+        "time": "ts",
+        "window": "60ms",
+        "disorder": {"strategy": "fixed", "slack": "20ms"},
+        "shards": SHARDS,
+    }
     for name, settings in JOINS.items():
         config = {**common, **settings}
         nodes.append({"type": "SlidingWindowJoin", "name": name, "input": {"a": "A", "b": "B"}, "config": config})

@@ -83,7 +83,7 @@ def test_a_driver_that_is_killed_twice_loses_and_doubles_nothing(tmp_path: Path)
 UI = """
 import json, psutil, urllib.request
 from urllib.parse import urlsplit
-from slackwater.pipelines import run_spark
+from slackwater.pipelines.runners.spark import runner as run_spark
 from slackwater.pipelines.template.reader import read_template
 from slackwater.transforms.spark.session import start_session
 session = start_session(conf={"spark.ui.enabled": "true", "spark.ui.port": "0"})

@@ -131,7 +131,7 @@ def test_a_run_that_is_told_to_end_leaves_nothing_behind(tmp_path, number, code)
     (tmp_path / "t.yaml").write_text(template(tmp_path))
     # The run waits in the middle of its work, with its sinks open.
     child = (
-        "import threading; from slackwater.pipelines import local; "
+        "import threading; from slackwater.pipelines.runners.local import runner as local; "
         "local.LocalRun._read_all = lambda self: (print('here', flush=True), threading.Event().wait()); "
         "from slackwater.pipelines.cli.commands import main; main()"
     )
@@ -251,7 +251,8 @@ def test_the_lock_of_a_run_that_was_killed_does_not_hinder_the_next(tmp_path):
         pq.write_table(pa.table({"ts": [1], "k": ["x"]}), tmp_path / f"{name}.parquet")
     (tmp_path / "t.yaml").write_text(template(tmp_path, more=f', archive: "{tmp_path}/archive"'))
     child = (
-        "import os; from slackwater.pipelines import local; local.LocalRun._read_all = lambda self: os._exit(9); "
+        "import os; from slackwater.pipelines.runners.local import runner as local; "
+        "local.LocalRun._read_all = lambda self: os._exit(9); "
         "from slackwater.pipelines.cli.commands import main; main()"
     )
     command = [sys.executable, "-c", child, "run", str(tmp_path / "t.yaml")]

@@ -76,7 +76,7 @@ found["streaming"] = [
 ]
 found["written"] = [session.read.parquet(path).count() for path in (out, out + "-late")]
 
-from slackwater.pipelines import run_spark
+from slackwater.pipelines.runners.spark import runner as run_spark
 from slackwater.pipelines.template.reader import read_template
 try:
     run_spark.run(read_template("demo", {}), session=session)
