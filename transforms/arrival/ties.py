@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.arrival.event_times import event_times
 from slackwater.transforms.arrival.intake import Chunk
-from slackwater.transforms.arrival.merge import in_arrival_order, without_arrival
+from slackwater.transforms.arrival.merge import merge, without_arrival
+from slackwater.transforms.arrival.order import in_order
 from slackwater.transforms.rows.json_text import rows_to_json
+from slackwater.transforms.rows.sorted_rows import SortedRows
 from slackwater.transforms.settings.plan import JoinPlan
 
 
@@ -26,24 +28,31 @@ def in_stable_order(plan: JoinPlan, batches: Sequence[pa.RecordBatch], arrivals:
     Rows of an input with equal numbers go in order of event time, then of their text as JSON: those that are left
     are equal, and which is which makes no difference.
     """
-    pairs = [_settled(plan, i, *pair) for i, pair in enumerate(zip(batches, arrivals, strict=True))]
-    return in_arrival_order([batch for batch, _ in pairs], [arrival for _, arrival in pairs])
+    rows, numbers = [], []
+    for i, (batch, arrival) in enumerate(zip(batches, arrivals, strict=True)):
+        order = stable_order(plan, i, [batch], arrival)
+        rows.append(SortedRows(batch.schema, [without_arrival(batch)], order))
+        numbers.append(arrival if order is None else arrival[order])
+    return merge(rows, numbers).whole()
 
 
-def _settled(plan: JoinPlan, which: int, batch: pa.RecordBatch, arrival: Int64s) -> tuple[pa.RecordBatch, Int64s]:
-    """Return the rows of an input in order of arrival, ties settled."""
-    if arrival.size == 0:
-        return batch, arrival
+def stable_order(plan: JoinPlan, which: int, batches: Sequence[pa.RecordBatch], arrival: Int64s) -> Int64s | None:
+    """Return the order of an input's rows, ties settled; None if they are in it."""
     order = np.argsort(arrival, kind="stable")
     numbers = arrival[order]
     same = numbers[1:] == numbers[:-1]
     if same.any():
         tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-        rows = batch.take(pa.array(order[tied]))
-        ticks, _ = event_times(rows.column(plan.time_columns[which]), plan.unit)
-        keys = pa.table([numbers[tied], ticks, rows_to_json(without_arrival(rows))], ["number", "time", "text"])
+        plain = [without_arrival(batch) for batch in batches]
+        ticks, texts = [], []
+        for rows in SortedRows(plain[0].schema, plain, order[tied]).parts():
+            ticks.append(event_times(rows.column(plan.time_columns[which]), plan.unit)[0])
+            texts.append(rows_to_json(rows))
+        keys = pa.table(
+            [numbers[tied], np.concatenate(ticks), pa.chunked_array(texts)], ["number", "time", "text"]
+        )
         places = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
         order[tied] = order[tied][places]
-    elif not (np.diff(arrival) < 0).any():
-        return batch, arrival
-    return batch.take(pa.array(order)), arrival[order]
+    elif in_order(arrival):
+        return None
+    return order

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
 
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.arrival.intake import Intake
+from slackwater.transforms.arrival.queue import InputQueue
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
 
@@ -15,6 +18,7 @@ class InMemoryOperator:
 
     accounting: Accounting
     seconds: dict[str, float]
+    queue: InputQueue | None = None
     _intake: Intake
 
     def finish(self) -> Outputs:
@@ -24,6 +28,12 @@ class InMemoryOperator:
     def advance(self, progress: Int64s) -> Outputs:
         """Nothing waits for the progress of inputs."""
         return Outputs.empty()
+
+    def hand_over(self, take: Callable[[pa.RecordBatch], None]) -> None:
+        """All results of a step fit into memory."""
+
+    def drop_late(self) -> None:
+        """Late rows cost little beside the others."""
 
     def finishing(self) -> Iterator[Outputs]:
         """As ``finish``, which fits into memory."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
+
+import pyarrow as pa
 
 from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.transforms.arrival.intake import Chunk
+from slackwater.transforms.arrival.queue import InputQueue
 from slackwater.transforms.operators.choose_values.plan import ChooseValuesPlan
 from slackwater.transforms.operators.join import Operator
 from slackwater.transforms.operators.shed.plan import ShedPlan
@@ -21,6 +24,14 @@ class ShardOperator(Protocol):
 
     accounting: Accounting
     seconds: dict[str, float]
+    queue: InputQueue | None
+    """Where rows wait in front of it, if they do: it is told how fast the operator is."""
+
+    def hand_over(self, take: Callable[[pa.RecordBatch], None]) -> None:
+        """Let ``take`` have results before their step is over, where they are many bytes."""
+
+    def drop_late(self) -> None:
+        """Count late rows and make none: nobody reads them."""
 
     def push(self, chunk: Chunk) -> Outputs:
         """Take arrivals; return what they complete and the rows they prove late."""

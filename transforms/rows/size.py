@@ -50,6 +50,13 @@ def together(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return [pa.concat_batches(batches[part]) for part in parts]
 
 
+def fits(batches: Sequence[pa.RecordBatch]) -> bool:
+    """Whether batches of one schema may be put into one, in any order: they have no texts, or PIECE_BYTES."""
+    if len(batches) < 2 or fixed_bytes(batches[0].schema) is not None:
+        return True
+    return sum(batch.nbytes for batch in batches) <= PIECE_BYTES
+
+
 def fixed_bytes(schema: pa.Schema) -> float | None:
     """Return the bytes of a row where all have the same, else None."""
     widths = [_width(field.type) for field in schema]

@@ -24,7 +24,7 @@ from slackwater.pipelines.io.sources import read_batches, source_schema
 from slackwater.pipelines.runners.archives import archives_of
 from slackwater.pipelines.runners.ledger import Ledger
 from slackwater.pipelines.runners.live_run import refuse_live
-from slackwater.pipelines.runners.local.stage import NOTHING_YET, Emit, OperatorStage
+from slackwater.pipelines.runners.local.stage import Emit, OperatorStage
 from slackwater.pipelines.runners.local.threads import Background, Prefetch
 from slackwater.pipelines.runners.summary import summarise
 from slackwater.pipelines.template.graph import (
@@ -40,6 +40,7 @@ from slackwater.pipelines.template.graph import (
     Write,
 )
 from slackwater.transforms.arrival.order import Numbering, in_order
+from slackwater.transforms.engine.frontier import NOTHING_YET
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.settings.models import GroupCloseConfig
 from slackwater.transforms.settings.plan import JoinPlan
@@ -120,10 +121,10 @@ class LocalRun:
 
     def busy(self) -> dict[str, float]:
         """Seconds that each part of the work took; parts overlap."""
-        operators = [op for stage in self.joins.values() for op in stage.operators]
+        shards = [seconds for stage in self.joins.values() for seconds in stage.seconds]
         parts = {"read": sum(source.busy_s for source in self._sources.values())}
         for part in ("adapt", "kernel", "materialise"):
-            parts[part] = sum(op.seconds[part] for op in operators)
+            parts[part] = sum(seconds[part] for seconds in shards)
         parts["write"] = sum(s.busy_s for s in self._stages.values() if isinstance(s, SinkStage))
         return parts
 

@@ -1,35 +1,35 @@
-"""An operator at work in the embedded runner: merges its inputs by arrival and feeds a shard each."""
+"""An operator at work in the embedded runner: its inputs in order of arrival, and a driver for each shard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from slackwater.pipelines.template.graph import ARRIVAL, Port
+from slackwater.pipelines.template.graph import Port
 from slackwater.plugins.contract import Int64s
-from slackwater.transforms.arrival.merge import in_arrival_order, split_by_shard
+from slackwater.transforms.arrival.merge import split_by_shard
 from slackwater.transforms.arrival.order import Numbering
+from slackwater.transforms.engine.account import each_once, total
+from slackwater.transforms.engine.collector import Collector
+from slackwater.transforms.engine.driver import STEP_ROWS, ShardDriver
+from slackwater.transforms.engine.frontier import ENDED, NOTHING_YET, Reach, WaitingRows
 from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.operators.join import Operator
-from slackwater.transforms.operators.registry import open_operator
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
+from slackwater.transforms.rows.sorted_rows import SortedRows
 from slackwater.transforms.settings.plan import JoinPlan
 
-NOTHING_YET: Final = -(1 << 64)
-"""Before all numbers of arrival, which have 64 bits."""
-_ENDED: Final = 1 << 64
 _PIECE_ROWS: Final = 1 << 15
 
 Emit = Callable[[Port, pa.RecordBatch], None]
 
 
 class OperatorStage:
-    """Merges its inputs by arrival and feeds one operator per shard.
+    """Merges its inputs by arrival and drives one operator per shard.
 
     Args:
         name: name of the node.
@@ -44,21 +44,28 @@ class OperatorStage:
     ) -> None:
         self.plan = plan
         self._name, self._held, self._emit, self._end = name, held, emit, end
-        self.operators = [open_operator(plan, shard=shard) for shard in range(plan.config.shards)]
-        self._pool = ThreadPoolExecutor(2) if len(self.operators) > 1 else None
-        self._pending: list[list[tuple[Int64s, pa.RecordBatch]]] = [[] for _ in plan.inputs]
+        self._drivers = [ShardDriver(plan, shard) for shard in range(plan.config.shards)]
+        self._waiting = [WaitingRows(plan) for _ in self._drivers]
+        self._pool = ThreadPoolExecutor(2) if len(self._drivers) > 1 else None
+        self._unsorted: list[list[tuple[Int64s, pa.RecordBatch]]] = [[] for _ in plan.inputs]
+        """Of inputs that are held, everything they have brought."""
         self._numbering = [Numbering(plan, i) for i in range(len(plan.inputs))]
         self._frontier = [NOTHING_YET] * len(plan.inputs)
         """The smallest number that each input may still bring."""
-        self._done = NOTHING_YET, 0
-        """Number and input up to which rows have been processed."""
-        self._emitted = dict.fromkeys(("", *plan.side_outputs), 0)
-        if len(self.operators) == 1 and isinstance(self.operators[0], Operator):
-            self.operators[0].delivery.takes = lambda batch: self._pass_on("", batch)
+        self._reach = Reach.of(self._frontier)
+        """Up to which rows have been processed."""
+        self._collector = Collector("")
+        if self._pool is None:
+            self._drivers[0].hand_over(lambda batch: self._deliver(Outputs([batch], [], [], [], [])))
+
+    @property
+    def seconds(self) -> list[dict[str, float]]:
+        """Of each shard, the time that the parts of its work took."""
+        return [driver.operator.seconds for driver in self._drivers]
 
     def most_behind(self) -> list[str]:
         """Inputs that have not ended, the one furthest behind in arrival order first."""
-        open_inputs = [i for i, frontier in enumerate(self._frontier) if frontier != _ENDED]
+        open_inputs = [i for i, frontier in enumerate(self._frontier) if frontier != ENDED]
         return [self.plan.inputs[i] for i in sorted(open_inputs, key=self._frontier.__getitem__)]
 
     def push(self, label: str, batch: pa.RecordBatch) -> None:
@@ -67,124 +74,85 @@ class OperatorStage:
             return
         arrival = self._numbering[i].number(batch)
         oldest = int(arrival.min())
-        if (oldest, i) < self._done and not self.plan.arrives_by_time:
+        if (oldest, i) < self._reach and not self.plan.arrives_by_time:
             raise SlackwaterError(
-                f"{self._name}: arrival of input {label!r} goes back from {self._done[0]} to {oldest}; sort the "
-                "rows by arrival, or read the column straight from a file"
+                f"{self._name}: arrival of input {label!r} goes back from {self._reach.number} to {oldest}; sort "
+                "the rows by arrival, or read the column straight from a file"
             )
-        self._pending[i].append((arrival, batch))
         if label in self._held:
+            self._unsorted[i].append((arrival, batch))
             return
+        self._wait(i, arrival, batch)
         self._frontier[i] = max(self._frontier[i], int(arrival.max()))
         self._advance()
 
     def level(self) -> None:
         """Let every input be as far as the furthest: they are outputs of one operator, which is that far."""
-        if _ENDED not in self._frontier:
+        if ENDED not in self._frontier:
             self._frontier = [max(self._frontier)] * len(self._frontier)
             self._advance()
 
     def end(self, label: str) -> None:
         i = self.plan.inputs.index(label)
-        if label in self._held:
-            self._sort(i)
-        self._frontier[i] = _ENDED
+        self._sort(i)
+        self._frontier[i] = ENDED
         self._advance()
-        if all(frontier == _ENDED for frontier in self._frontier):
-            for operator in self.operators:
-                for outputs in operator.finishing():
-                    self._deliver([outputs])
+        if all(frontier == ENDED for frontier in self._frontier):
+            for driver in self._drivers:
+                for outputs in driver.finish():
+                    self._deliver(outputs)
             if self._pool is not None:
                 self._pool.shutdown()
-            for output in self._emitted:
+            for output in ("", *self.plan.side_outputs):
                 self._end(Port(self._name, output))
 
     def drop_late(self) -> None:
         """Make no late rows: nothing reads them."""
-        for operator in self.operators:
-            if isinstance(operator, Operator):
-                operator.drop_late()
+        for driver in self._drivers:
+            driver.drop_late()
 
     def accounting(self) -> Accounting:
         """What became of every row, over all shards."""
-        total = Accounting(self.plan.inputs)
-        for operator in self.operators:
-            total += operator.accounting
-        return total
+        return total(self.plan.inputs, (driver.accounting for driver in self._drivers))
 
     def warnings(self) -> list[str]:
         """Warnings of all shards, each once."""
-        return [f"{self._name}: {w}" for w in dict.fromkeys(w for op in self.operators for w in op.warnings)]
+        return each_once(self._name, (driver.warnings for driver in self._drivers))
+
+    def _wait(self, i: int, arrival: Int64s, batch: pa.RecordBatch) -> None:
+        """Let rows wait in their shards until no input can bring earlier ones."""
+        for shard, at, rows in split_by_shard(self.plan, i, batch):
+            self._waiting[shard].add(i, arrival if at.size == arrival.size else arrival[at], rows)
+
+    def _sort(self, i: int) -> None:
+        """Put everything that a held input has brought in order of arrival, in pieces to be taken one by one."""
+        if not self._unsorted[i]:
+            return
+        unsorted, self._unsorted[i] = self._unsorted[i], []
+        arrival = np.concatenate([arrival for arrival, _ in unsorted])
+        order = np.argsort(arrival, kind="stable")
+        batches = [batch for _, batch in unsorted]
+        rows = SortedRows(batches[0].schema, batches, order)
+        for piece in rows.cuts(_PIECE_ROWS):
+            self._wait(i, arrival[order[piece]], rows.take(piece.start, piece.stop - piece.start))
 
     def _advance(self) -> None:
         """Process every row that came before what any input may still bring; of equal numbers, in input order."""
-        self._done = first, behind = min((frontier, i) for i, frontier in enumerate(self._frontier))
-        if first == NOTHING_YET:
-            return
-        taken = [self._take(i, first if i <= behind else first - 1) for i in range(len(self._pending))]
-        if not any(len(arrival) for arrival, _ in taken):
+        self._reach = Reach.of(self._frontier)
+        if self._reach.number == NOTHING_YET:
             return
         if self._pool is None:
-            chunk = in_arrival_order([batch for _, batch in taken], [arrival for arrival, _ in taken])
-            self._deliver([self.operators[0].push(chunk._replace(bounded=True))])
+            for outputs in self._step(0):
+                self._deliver(outputs)
             return
-        batches, arrivals = self._split(taken)
-        chunks = [
-            in_arrival_order(*given)._replace(bounded=True) for given in zip(batches, arrivals, strict=True)
-        ]
-        self._deliver(
-            list(self._pool.map(lambda pair: pair[0].push(pair[1]), zip(self.operators, chunks, strict=True)))
-        )
+        for shard in list(self._pool.map(lambda shard: list(self._step(shard)), range(len(self._drivers)))):
+            for outputs in shard:
+                self._deliver(outputs)
 
-    def _split(
-        self, taken: list[tuple[Int64s, pa.RecordBatch]]
-    ) -> tuple[list[list[pa.RecordBatch]], list[list[Int64s]]]:
-        """Return, for each shard, its rows of every input and their arrival numbers."""
-        batches = [[batch.slice(0, 0) for _, batch in taken] for _ in self.operators]
-        arrivals = [[arrival[:0] for arrival, _ in taken] for _ in self.operators]
-        for i, (arrival, batch) in enumerate(taken):
-            for shard, at, rows in split_by_shard(self.plan, i, batch):
-                batches[shard][i], arrivals[shard][i] = rows, arrival[at]
-        return batches, arrivals
+    def _step(self, shard: int) -> Iterator[Outputs]:
+        steps = self._waiting[shard].take(self._reach).steps(STEP_ROWS, bounded=True)
+        return self._drivers[shard].take(steps)
 
-    def _sort(self, i: int) -> None:
-        """Put everything that an input has brought in order of arrival, in pieces to be taken one by one."""
-        if not self._pending[i]:
-            return
-        arrival = np.concatenate([arrival for arrival, _ in self._pending[i]])
-        order = np.argsort(arrival, kind="stable")
-        rows = pa.concat_batches([batch for _, batch in self._pending[i]]).take(pa.array(order))
-        pieces = [slice(start, start + _PIECE_ROWS) for start in range(0, len(order), _PIECE_ROWS)]
-        self._pending[i] = [(arrival[order[p]], rows.slice(p.start, _PIECE_ROWS)) for p in pieces]
-
-    def _take(self, i: int, last: int) -> tuple[Int64s, pa.RecordBatch]:
-        """Remove and return the rows of an input with numbers up to ``last``."""
-        arrivals, batches, left = [], [], []
-        for arrival, batch in self._pending[i]:
-            if int(arrival.max()) <= last:
-                arrivals.append(arrival)
-                batches.append(batch)
-                continue
-            if int(arrival.min()) <= last:
-                early = arrival <= last
-                arrivals.append(arrival[early])
-                batches.append(batch.filter(pa.array(early)))
-                arrival, batch = arrival[~early], batch.filter(pa.array(~early))
-            left.append((arrival, batch))
-        self._pending[i] = left
-        if not batches:
-            schema = self.plan.schemas[self.plan.inputs[i]].append(pa.field(ARRIVAL, pa.int64()))
-            return np.empty(0, np.int64), pa.RecordBatch.from_pylist([], schema=schema)
-        return np.concatenate(arrivals), batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-    def _deliver(self, outputs: list[Outputs]) -> None:
-        for given in outputs:
-            for output, batches in zip(("", "late", "metrics", "syncs", "punctuations"), given, strict=True):
-                for batch in batches:
-                    self._pass_on(output, batch)
-
-    def _pass_on(self, output: str, batch: pa.RecordBatch) -> None:
-        first = self._emitted[output]
-        self._emitted[output] += batch.num_rows
-        number = pa.array(np.arange(first, first + batch.num_rows))
-        self._emit(Port(self._name, output), batch.append_column(ARRIVAL, number))
+    def _deliver(self, outputs: Outputs) -> None:
+        for output, batch in self._collector.take(outputs):
+            self._emit(Port(self._name, output), batch)

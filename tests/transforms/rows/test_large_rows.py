@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from slackwater.pipelines.io.sinks import Sink
+from slackwater.pipelines.runners.local.stage import OperatorStage
 from slackwater.pipelines.template.graph import Write
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.beam.shard import pieces as shard_pieces
@@ -56,9 +58,59 @@ def small(monkeypatch: pytest.MonkeyPatch) -> int:
     return limit
 
 
+@pytest.fixture
+def narrow(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Arrow whose batches end where small rows reach it, as its columns of text do at 2³¹ bytes."""
+    put_together = pa.concat_batches
+
+    def checked(batches: Iterable[pa.RecordBatch], *rest: object) -> pa.RecordBatch:
+        whole = put_together(batches, *rest)
+        if whole.nbytes > small + 10_000:
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+        return whole
+
+    monkeypatch.setattr(pa, "concat_batches", checked)
+
+
+def shuffled(n: int, name: str) -> list[pa.RecordBatch]:
+    """Batches whose rows are in no order, each with its number of arrival."""
+    order = np.random.default_rng(5).permutation(n)
+    whole = rows(n, 1_000, name).append_column("at", pa.array(np.arange(n))).take(pa.array(order))
+    return [whole.slice(start, 7) for start in range(0, n, 7)]
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_rows_that_wait_for_their_turn_in_the_embedded_runner_come_in_pieces(narrow: None, shards: int) -> None:
+    """One input is sorted when it has ended, and the other waits for it: each has three times the limit."""
+    schema = SCHEMA.append(pa.field("at", pa.int64()))
+    config = {
+        "time": "ts",
+        "window": "2ms",
+        "where": "a.k = b.k",
+        "arrival": "at",
+        "disorder": {"strategy": "none"},
+    }
+    plan = bind(JoinConfig.read({**config, "shards": shards}), {"a": schema, "b": schema})
+    found: list[pa.RecordBatch] = []
+    stage = OperatorStage(
+        "j", plan, frozenset("a"), lambda port, batch: found.append(batch) if not port.output else None, print
+    )
+    for batch in shuffled(60, "x"):
+        stage.push("a", batch)
+    ordered = pa.Table.from_batches(shuffled(60, "y")).sort_by("at").combine_chunks()
+    for batch in ordered.to_batches(7):
+        stage.push("b", batch)
+    stage.end("b")
+    assert not found, "everything waits for the input that is sorted"
+    stage.end("a")
+    times = [(row["a_ts"], row["b_ts"]) for batch in found for row in batch.to_pylist()]
+    assert sorted(times) == [(a, b) for a in range(60) for b in range(60) if abs(a - b) <= 2]
+    assert not any(stage.accounting().late.values())
+
+
 def test_results_come_in_pieces_in_order_and_are_the_same(small: int) -> None:
     operator, whole = Operator(plan_of()), []
-    operator.delivery.takes = whole.append
+    operator.hand_over(whole.append)
     out = operator.push(chunk_of(rows(30, 300, "x"), rows(40, 500, "y")))
     taken = len(whole)
     whole += out.results + operator.finish().results
@@ -111,7 +163,7 @@ def test_more_than_two_gigabytes_of_results_of_one_key() -> None:
         counts.append(batch.num_rows)
         assert batch.column("a_t")[-1].as_py() == "x" * 17_000
 
-    operator.delivery.takes = take
+    operator.hand_over(take)
     for out in (operator.push(chunk_of(rows(360, 17_000, "x"), rows(360, 17_000, "y"))), operator.finish()):
         for batch in out.results:
             take(batch)
