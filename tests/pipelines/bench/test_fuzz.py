@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -12,6 +13,7 @@ from slackwater.pipelines.bench.fuzz_truth import by_duckdb, by_trial, duckdb_ca
 from slackwater.pipelines.io.sink_files import sink_file
 from slackwater.pipelines.runners.local import runner as local
 from slackwater.pipelines.template.graph import Write
+from slackwater.transforms.expressions.tree import Col, columns
 
 SEED = 18
 
@@ -26,6 +28,13 @@ def test_duckdb_and_exact_arithmetic_agree_where_both_can_tell():
         results += sum(found.values())
     assert len(asked) > 50
     assert results > 1000
+
+
+def test_duckdb_is_not_given_columns_that_it_cannot_read():
+    case = make_case(11, 39)
+    halves = [Col(i.name, c.name) for i in case.inputs for c in i.columns if c.type == pa.float16()]
+    assert set(halves) & set(columns(case.tree)), "the condition tests a half float for null"
+    assert judge(case, local.run).by == "exact"
 
 
 def test_a_case_is_the_same_every_time(tmp_path):
