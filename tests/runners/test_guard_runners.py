@@ -73,8 +73,8 @@ def test_runners_refuse_the_same_rows(tmp_path, shards):
         "shards": shards,
     }
     found = []
-    for runner in (local, run_beam):
-        folder = tmp_path / runner.__name__.rsplit(".", 1)[1]
+    for name, runner in (("local", local), ("beam", run_beam)):
+        folder = tmp_path / name
         folder.mkdir()
         summary = runner.run(template(files, folder, settings))
         assert summary["late"] == {"future_time": 8, "too_late": 2}
