@@ -168,7 +168,7 @@ def join_batches(
     step = live_step(plan, windowing.allowed_lateness) if live else JoinShard(plan, numbered)
     tags = (*plan.side_outputs, ACCOUNTING)
     joined = pieces_of_all | "Join" >> beam.ParDo(step).with_outputs(*tags, main=MAIN)
-    outputs = {tag: joined[tag] for tag in (MAIN, *plan.side_outputs, ACCOUNTING)}
+    outputs = {tag: joined[tag] for tag in (MAIN, *tags)}
     for tag, pcollection in outputs.items():
         pcollection.element_type = bytes if tag == ACCOUNTING else pa.RecordBatch
     return outputs

@@ -116,8 +116,7 @@ class Comparisons:
             ):
                 self._compare_constant(tree, value, constant, turned, r)
                 return
-        layouts = self._value(left, r), self._value(right, r + 1)
-        self._compare_registers(tree, *layouts, r)
+        self._compare_registers(tree, self._value(left, r), self._value(right, r + 1), r)
 
     def _compare_registers(self, tree: Op, first: Layout, second: Layout, r: int) -> None:
         """Compare registers ``r`` and ``r + 1``."""

@@ -181,9 +181,15 @@ class KafkaSink:
 
     def write(self, rows: DataFrame, number: int) -> None:
         """Send the rows of a micro-batch."""
-        to = (self.bootstrap_servers, self.topic)
-        given: dict[str, Any] = {"timeout": self.timeout, "options": self.options, "ordered": self.ordered}
-        write_to_kafka(rows, *to, key=self.key, **given)
+        write_to_kafka(
+            rows,
+            self.bootstrap_servers,
+            self.topic,
+            key=self.key,
+            timeout=self.timeout,
+            options=self.options,
+            ordered=self.ordered,
+        )
 
 
 @dataclass(frozen=True)
