@@ -21,7 +21,8 @@ from slackwater.transforms.beam.metrics import report
 from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
 from slackwater.transforms.beam.rows import RowReader
 from slackwater.transforms.beam.runners import refuse_chain_on_bundles
-from slackwater.transforms.beam.shard import Account, pieces, run_shard
+from slackwater.transforms.beam.shard import pieces, run_shard
+from slackwater.transforms.engine.account import Account
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.settings.time_unit import NANOS

@@ -23,7 +23,8 @@ from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.arrival.merge import in_arrival_order
 from slackwater.transforms.beam.metrics import report, report_journal
 from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
-from slackwater.transforms.beam.shard import ORDER, Account
+from slackwater.transforms.beam.shard import ORDER
+from slackwater.transforms.engine.account import Account
 from slackwater.transforms.engine.faults import naming_rows
 from slackwater.transforms.operators.registry import ShardOperator, open_operator
 from slackwater.transforms.output.outputs import Outputs

@@ -3,52 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import NEVER, Int64s
-from slackwater.transforms.arrival.merge import in_arrival_order, split_by_shard
+from slackwater.plugins.contract import NEVER
+from slackwater.transforms.arrival.merge import split_by_shard
 from slackwater.transforms.arrival.order import Numbers, Reached, followers, in_order, numbers_of, times_of
-from slackwater.transforms.engine.faults import naming_rows
-from slackwater.transforms.operators.join import Chunk, Outputs
-from slackwater.transforms.operators.registry import ShardOperator, open_operator
-from slackwater.transforms.output.accounting import Accounting
+from slackwater.transforms.engine.account import Account
+from slackwater.transforms.engine.collector import Collector
+from slackwater.transforms.engine.driver import STEP_ROWS, ShardDriver
+from slackwater.transforms.engine.frontier import WaitingRows
 from slackwater.transforms.rows.encoder import int64s
-from slackwater.transforms.rows.size import together
+from slackwater.transforms.rows.sorted_rows import SortedRows
 from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.sharding.copies import with_columns
-from slackwater.transforms.state import snapshot
 
 ORDER: Final = "__order"
 """Hidden column with the arrival numbers, as far as rows of the same batch tell; ARRIVAL is the place."""
 REACHED: Final = "__reached"
 """Column of a piece without rows: how far the batch whose first row's place is in ARRIVAL brings its input."""
-CHUNK_ROWS: Final = 1 << 17
 OUTPUT_ROWS: Final = 1 << 16
 SHARD_SHIFT: Final = 40
 """An output row's number: its shard shifted by this, plus its place in the shard's output."""
-
-
-class Account(NamedTuple):
-    """What a shard has to tell at its end."""
-
-    shard: int
-    accounting: Accounting
-    warnings: list[str]
-    given: dict[str, int] = {}  # noqa: RUF012 - nobody adds to it
-    """Rows of each output."""
-
-    def dumps(self) -> bytes:
-        """The account as bytes."""
-        return snapshot.dumps({**self._asdict(), "accounting": self.accounting.snapshot()})
-
-    @classmethod
-    def loads(cls, data: bytes, inputs: tuple[str, ...]) -> Account:
-        """The account that ``dumps`` wrote, of a join with these inputs."""
-        tree = snapshot.loads(data)
-        return cls(**{**tree, "accounting": Accounting(inputs, tree["accounting"])})
 
 
 def pieces(
@@ -91,48 +69,45 @@ def _numbers(plan: JoinPlan, which: int, batch: pa.RecordBatch, ordered: bool) -
     return numbers
 
 
-def chunks(
-    plan: JoinPlan, parts: Iterable[tuple[int, pa.RecordBatch]], size: int = CHUNK_ROWS
-) -> Iterator[Chunk]:
-    """Yield all rows of a shard in arrival order; ties go in input order, then by place within the input."""
+def waiting_rows(plan: JoinPlan, parts: Iterable[tuple[int, pa.RecordBatch]]) -> WaitingRows:
+    """Return all rows of a shard; of equal numbers of arrival, rows of one input go by place within it."""
+    waiting = WaitingRows(plan)
     of_input: list[list[pa.RecordBatch]] = [[] for _ in plan.inputs]
     for which, batch in parts:
         of_input[which].append(batch)
-    batches, arrivals = [], []
     for which, found in enumerate(of_input):
-        batch, arrival = _in_place_order(plan, which, found)
-        batches.append(batch)
-        arrivals.append(arrival)
-    of_input.clear()
-    whole = in_arrival_order(batches, arrivals)
-    at = [0] * len(batches)
-    for start in range(0, whole.input.size, size):
-        inputs = whole.input[start : start + size]
-        counts = np.bincount(inputs, minlength=len(batches)).tolist()
-        cut = [batch.slice(a, n) for batch, a, n in zip(whole.batches, at, counts, strict=True)]
-        at = [a + n for a, n in zip(at, counts, strict=True)]
-        yield Chunk(inputs, whole.arrival[start : start + size], cut, bounded=True)
+        _add_in_place_order(waiting, plan, which, found)
+        found.clear()
+    return waiting
 
 
-def _in_place_order(plan: JoinPlan, which: int, found: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, Int64s]:
-    schema = plan.schemas[plan.inputs[which]]
-    told = [piece for piece in found if _tells(piece)]
-    found = [piece for piece in found if not _tells(piece)]
-    if not found:
-        return pa.RecordBatch.from_pylist([], schema=schema), np.empty(0, np.int64)
-    reached = Reached([(piece[ARRIVAL][0].as_py(), piece[REACHED][0].as_py()) for piece in told])
+def _add_in_place_order(waiting: WaitingRows, plan: JoinPlan, which: int, found: list[pa.RecordBatch]) -> None:
+    told = [(_place(piece), piece[REACHED][0].as_py()) for piece in found if _tells(piece)]
+    reached = Reached(told)
+    given = sorted((piece for piece in found if not _tells(piece)), key=_place)
+    if not given:
+        return
     numbers = [
-        Numbers(int64s(piece.column(ORDER)), followers(plan, which, piece)).after(
-            reached.before(piece[ARRIVAL][0].as_py())
-        )
-        for piece in found
+        Numbers(int64s(piece.column(ORDER)), followers(plan, which, piece)).after(reached.before(_place(piece)))
+        for piece in given
     ]
-    batch, arrival = pa.concat_batches(found), np.concatenate(numbers)
-    places = int64s(batch.column(ARRIVAL))
-    if not in_order(places):
-        order = np.argsort(places, kind="stable")
-        batch, arrival = batch.take(pa.array(order)), arrival[order]
-    return with_columns(batch, schema.names), arrival
+    schema = plan.schemas[plan.inputs[which]]
+    batches = [with_columns(piece, schema.names) for piece in given]
+    places = np.concatenate([int64s(piece.column(ARRIVAL)) for piece in given])
+    if in_order(places):
+        for arrival, batch in zip(numbers, batches, strict=True):
+            waiting.add(which, arrival, batch)
+        return
+    order = np.argsort(places, kind="stable")
+    arrivals, rows = np.concatenate(numbers)[order], SortedRows(schema, batches, order)
+    for part in rows.cuts(len(rows)):
+        waiting.add(which, arrivals[part], rows.take(part.start, part.stop - part.start))
+
+
+def _place(piece: pa.RecordBatch) -> int:
+    """Return the place of the first row, or of that of which a piece without rows speaks."""
+    place: int = piece[ARRIVAL][0].as_py()
+    return place
 
 
 def _tells(piece: pa.RecordBatch) -> bool:
@@ -157,60 +132,11 @@ def run_shard(
     parts = list(parts)
     if all(_tells(piece) for _, piece in parts):
         return
-    operator = open_operator(plan, shard=shard)
-    taken = np.zeros(len(plan.inputs), np.int64)
-    outputs = {tag: _Collector(shard, numbered) for tag in ("out", "late", "metrics", "syncs", "punctuations")}
-    for given in _run(plan, shard, operator, chunks(plan, parts), taken):
-        for tag, batches in zip(outputs, given, strict=True):
-            yield from ((tag, batch) for batch in outputs[tag].add(batches))
-    for tag, collector in outputs.items():
-        yield from ((tag, batch) for batch in collector.add([], last=True))
-    operator.accounting.settle(taken)
-    rows = {tag: collector.rows for tag, collector in outputs.items()}
-    yield Account(shard, operator.accounting, operator.warnings, rows)
-
-
-def _run(
-    plan: JoinPlan, shard: int, operator: ShardOperator, given: Iterable[Chunk], taken: Int64s
-) -> Iterator[Outputs]:
-    """Yield what an operator makes of all rows of a shard; add to ``taken`` how many there are of each input."""
-    for chunk in given:
-        taken += np.bincount(chunk.at_home, minlength=taken.size)
-        with naming_rows(plan, shard, chunk):
-            outputs = operator.push(chunk)
-        yield outputs
-    with naming_rows(plan, shard):
-        yield from operator.finishing()
-
-
-class _Collector:
-    """Puts small batches together, so that nobody downstream pays for each."""
-
-    def __init__(self, shard: int, numbered: bool) -> None:
-        self._first = self._next = shard << SHARD_SHIFT
-        self._numbered = numbered
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows that have come through."""
-        return self._next - self._first
-
-    def add(self, batches: list[pa.RecordBatch], last: bool = False) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            self._waiting.append(batch)
-            self._rows += batch.num_rows
-            if self._rows >= OUTPUT_ROWS:
-                yield from self._flush()
-        if last and self._rows:
-            yield from self._flush()
-
-    def _flush(self) -> Iterator[pa.RecordBatch]:
-        waiting, self._waiting, self._rows = self._waiting, [], 0
-        for batch in together(waiting):
-            if self._numbered:
-                number = np.arange(self._next, self._next + batch.num_rows)
-                batch = batch.append_column(ARRIVAL, pa.array(number))
-            self._next += batch.num_rows
-            yield batch
+    driver = ShardDriver(plan, shard)
+    collector = Collector("out", shard << SHARD_SHIFT, OUTPUT_ROWS, numbered)
+    for outputs in driver.take(waiting_rows(plan, parts).take().steps(STEP_ROWS, bounded=True)):
+        yield from collector.take(outputs)
+    for outputs in driver.finish():
+        yield from collector.take(outputs)
+    yield from collector.rest()
+    yield Account(shard, driver.accounting, driver.warnings, collector.rows)

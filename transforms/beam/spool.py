@@ -16,7 +16,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from slackwater.transforms.beam.arrow import ArrowBatchCoder
-from slackwater.transforms.beam.shard import Account
+from slackwater.transforms.engine.account import Account, each_once, total
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.settings.plan import ARRIVAL
 from slackwater.transforms.state import snapshot
@@ -46,13 +46,14 @@ class Spool:
 
     def account(self, node: str, inputs: tuple[str, ...]) -> tuple[Accounting, list[str], Counter[str]]:
         """Return a join's account over all shards, the warnings, each once, and how many rows each output has."""
-        total, warnings, given = Accounting(inputs), [], Counter[str]()
-        for file in sorted(Path(self.folder(node)).glob("*.account")):
-            account = Account.loads(file.read_bytes(), inputs)
-            total += account.accounting
-            warnings += account.warnings
+        accounts = [
+            Account.loads(file.read_bytes(), inputs) for file in sorted(Path(self.folder(node)).glob("*.account"))
+        ]
+        given = Counter[str]()
+        for account in accounts:
             given.update(account.given)
-        return total, list(dict.fromkeys(warnings)), given
+        said = each_once(node, (account.warnings for account in accounts))
+        return total(inputs, (account.accounting for account in accounts)), said, given
 
 
 class SpoolBatches(beam.DoFn):  # type: ignore[misc, unused-ignore]

@@ -90,7 +90,7 @@ def run(
         for name, plan in assembly.plans.items():
             accounting, noted, given = spool.account(name, plan.inputs)
             joins[name] = plan, accounting
-            warnings += [f"{name}: {warning}" for warning in noted]
+            warnings += noted
             for output, rows in given.items():
                 ledger.give(Port(name, "" if output == "out" else output), rows)
         for node in pipeline.nodes:

@@ -21,7 +21,7 @@ from apache_beam.utils.timestamp import Timestamp
 from beam_cases import DISORDER, SCHEMA, Case, apply_case, cases, check_cases, expected, rows_of
 
 from slackwater.transforms.beam import ArrowBatchCoder, SlidingWindowJoin
-from slackwater.transforms.beam.shard import chunks, pieces
+from slackwater.transforms.beam.shard import pieces, waiting_rows
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.settings.models import JoinConfig
 from slackwater.transforms.settings.plan import METRICS_SCHEMA, bind
@@ -61,9 +61,9 @@ def test_pieces_in_any_order_become_the_same_chunks() -> None:
         for start in range(0, 60, 7):
             batch = pa.RecordBatch.from_pylist(rows[name][start : start + 7], schema=SCHEMA)
             parts += [(which, piece) for _, piece in pieces(plan, which, batch, start)]
-    whole = next(chunks(plan, parts))
+    (whole,) = waiting_rows(plan, parts).take().steps(1000)
     random.Random(2).shuffle(parts)
-    cut = list(chunks(plan, parts, 13))
+    cut = list(waiting_rows(plan, parts).take().steps(13))
     assert [len(chunk.input) for chunk in cut] == [13] * 9 + [3]
     assert np.concatenate([chunk.input for chunk in cut]).tolist() == whole.input.tolist()
     for which in range(2):

@@ -20,7 +20,7 @@ from slackwater.transforms.output import delivery
 from slackwater.transforms.output.outputs import late_batches
 from slackwater.transforms.rows import size as row_bytes
 from slackwater.transforms.settings.models import JoinConfig
-from slackwater.transforms.settings.plan import JoinPlan, bind
+from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan, bind
 from slackwater.transforms.spark.blobs import blobs_of, from_blob
 from slackwater.transforms.state.snapshot import dumps, loads
 
@@ -168,3 +168,27 @@ def test_more_than_two_gigabytes_of_results_of_one_key() -> None:
         for batch in out.results:
             take(batch)
     assert sum(counts) == 360 * 360
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_a_bounded_shard_of_beam_sorts_rows_in_pieces(narrow: None, placed: bool) -> None:
+    """Batches come in any order; rows of one may be out of place, too."""
+    schema = SCHEMA.append(pa.field("at", pa.int64()))
+    config = {
+        "time": "ts",
+        "window": "2ms",
+        "where": "a.k = b.k",
+        "arrival": "at",
+        "disorder": {"strategy": "none"},
+    }
+    plan = bind(JoinConfig.read(config), {"a": schema, "b": schema})
+    parts = []
+    for which in (0, 1):
+        for start, batch in zip(range(0, 60, 7), shuffled(60, "x"), strict=True):
+            if placed:
+                batch = batch.append_column(ARRIVAL, batch.column("at"))
+            parts += [(which, piece) for _, piece in shard_pieces(plan, which, batch, start)]
+    found = [output for output in run_shard(plan, 0, parts[::-1], True)]
+    batches = [batch for tag, batch in (output for output in found if len(output) == 2) if tag == "out"]
+    times = [(row["a_ts"], row["b_ts"]) for batch in batches for row in batch.to_pylist()]
+    assert sorted(times) == [(a, b) for a in range(60) for b in range(60) if abs(a - b) <= 2]
