@@ -16,7 +16,7 @@ from slackwater.pipelines.runners.beam import runner as run_beam
 from slackwater.pipelines.runners.beam.options import spark_runner
 from slackwater.pipelines.runners.local import runner as local
 from slackwater.pipelines.template.reader import read_template_text
-from slackwater.transforms.errors import SlackwaterError
+from slackwater.transforms.errors import AccountError, SlackwaterError
 
 pytestmark = [
     pytest.mark.beam_spark,
@@ -152,3 +152,27 @@ def test_a_named_jar_must_be_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv(jobserver.VARIABLE, str(tmp_path / "no.jar"))
     with pytest.raises(SlackwaterError, match=r"SLACKWATER_SPARK_JOB_SERVER names '.*no.jar', which is no file"):
         jobserver.job_server_jar("9.9.9", tmp_path)
+
+
+LOSING = """
+pipeline:
+  transforms:
+    - {type: ReadFromJson, name: A, config: {path: "%(dir)s/a.jsonl"}}
+    - {type: MapToFields, name: Mapped, input: A, config: {fields: {id: id, ts: ts}}}
+    - type: SlidingWindowJoin
+      name: joined
+      input: {a: Mapped, b: A}
+      config: {time: ts, window: 1s, where: a.id = b.id}
+    - {type: WriteToJson, name: Late, input: joined.late, config: {path: "%(dir)s/out/late.jsonl"}}
+"""
+
+
+def test_a_row_that_is_lost_on_its_way_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is in this process: MapToFields gives a row less than it gets."""
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"id": {k}, "ts": {k}}}\n' for k in range(30)))
+    apply = run_beam.apply
+    monkeypatch.setattr(run_beam, "apply", lambda config, batch: apply(config, batch).slice(1))
+    text = "joined: of input 'a', 30 rows were read, 0 filtered out, 29 received and 29 accounted for; rows"
+    with pytest.raises(AccountError, match=text):
+        run_beam.run(read_template_text("t.yaml", LOSING % {"dir": tmp_path}), spark=True)
+    assert not list(tmp_path.glob("out/*")), "nothing is published"

@@ -17,16 +17,17 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 from apache_beam.transforms.window import GlobalWindow, WindowedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from slackwater.plugins.clock import clock_at, now_nanos
+from slackwater.plugins.clock import now_nanos
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.arrival.intake import Chunk
-from slackwater.transforms.arrival.merge import in_arrival_order
 from slackwater.transforms.beam.metrics import report, report_journal
 from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
 from slackwater.transforms.beam.shard import ORDER
 from slackwater.transforms.engine.account import Account
+from slackwater.transforms.engine.collector import by_name
+from slackwater.transforms.engine.driver import ShardDriver, since_last
 from slackwater.transforms.engine.faults import naming_rows
-from slackwater.transforms.operators.registry import ShardOperator, open_operator
+from slackwater.transforms.engine.frontier import WaitingRows
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.rows.encoder import int64s
 from slackwater.transforms.settings.plan import JoinPlan
@@ -38,7 +39,7 @@ from slackwater.transforms.state.log import give_again, idle_given, rows_given
 _PART: Final = 1 << 20
 """Bytes of a base that are one element of a bag: runners limit how large these may be."""
 _PLACE: Final = struct.Struct("<i")
-_SHARDS: Final[Shards[ShardOperator]] = Shards()
+_SHARDS: Final[Shards[ShardDriver]] = Shards()
 """Those of all joins that this process works on."""
 _END, _EXPIRED = "end", "expired"
 
@@ -106,7 +107,6 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
         self._join = uuid.uuid4().hex
         timeout = plan.config.idle_timeout
         self._timeout = None if timeout is None else timeout / 1e9
-        self._replayable = plan.queue is None or plan.queue.service_rate is not None
 
     def process(
         self,
@@ -151,7 +151,7 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
             silent = set(notes.get("idle", ())) - {member}
             notes.update(stamp=timestamp.micros, idle=sorted(silent))
             before = opened.shard.accounting.mark()
-            outputs = self._push(shard, opened, self._arrivals(notes, which, batch))
+            outputs = self._push(opened, self._arrivals(notes, which, batch))
         if new:
             end.set(window.max_timestamp(), dynamic_timer_tag=_END)
         if self._timeout is not None:
@@ -168,12 +168,11 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
             before = opened.shard.accounting.mark()
             if tag == _END and self._lateness > 0 and not isinstance(window, GlobalWindow):
                 end.set(window.max_timestamp() + self._lateness, dynamic_timer_tag=_EXPIRED)
-                outputs = self._rest(shard, opened, range(len(self._plan.members)))
+                outputs = self._rest(opened, range(len(self._plan.members)))
                 yield from _tagged(outputs, window.max_timestamp(), window)
             else:
-                with naming_rows(self._plan, shard):
-                    for outputs in opened.shard.finishing():
-                        yield from _tagged(outputs, window.max_timestamp(), window)
+                for outputs in opened.shard.finish():
+                    yield from _tagged(outputs, window.max_timestamp(), window)
                 account = Account(shard, opened.shard.accounting, opened.shard.warnings)
                 yield beam.pvalue.TaggedOutput(ACCOUNTING, account.dumps())
                 for member in range(len(self._plan.members)) if self._timeout is not None else ():
@@ -181,52 +180,45 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
                 opened.end()
         self._report(opened, before)
 
-    def _open(self, shard: int, window: Any, store: BeamStore) -> Opened[ShardOperator]:
+    def _open(self, shard: int, window: Any, store: BeamStore) -> Opened[ShardDriver]:
         plan = self._plan
         journal = Journal(
             _SHARDS,
-            lambda snapshot: open_operator(plan, snapshot, shard),
-            lambda operator, given: give_again(plan, operator, given),
+            lambda snapshot: ShardDriver(plan, shard, snapshot),
+            lambda driver, given: give_again(plan, driver, given),
         )
         with naming_rows(plan, shard):
             return journal.open((self._join, shard, window), store)
 
-    def _push(self, shard: int, opened: Opened[ShardOperator], chunk: Chunk) -> Outputs:
-        nanos = now_nanos()
+    def _push(self, opened: Opened[ShardDriver], chunk: Chunk) -> Outputs:
+        nanos, driver = now_nanos(), opened.shard
         started = time.perf_counter()
-        with naming_rows(self._plan, shard, chunk), clock_at(nanos):
-            outputs = opened.shard.push(chunk)
-        queue = getattr(opened.shard, "queue", None)
-        if queue is not None and not self._replayable:
-            queue.measure(time.perf_counter() - started)
-        opened.log(rows_given(chunk, nanos) if self._replayable else None)
+        outputs = driver.push(chunk, nanos)
+        driver.measure(time.perf_counter() - started)
+        opened.log(None if driver.measures else rows_given(chunk, nanos))
         return outputs
 
-    def _rest(self, shard: int, opened: Opened[ShardOperator], silent: Iterable[int]) -> Outputs:
+    def _rest(self, opened: Opened[ShardDriver], silent: Iterable[int]) -> Outputs:
         opened.notes["idle"] = members = sorted(silent)
-        with naming_rows(self._plan, shard):
-            outputs = opened.shard.idle(members)
-        opened.log(idle_given(members) if self._replayable else None)
+        outputs = opened.shard.idle(members)
+        opened.log(None if opened.shard.measures else idle_given(members))
         return outputs
 
     def _arrivals(self, notes: dict[str, Any], which: int, batch: pa.RecordBatch) -> Chunk:
         """Return the rows of a piece in the order in which they arrived."""
-        schemas = list(self._plan.schemas.values())
-        batches = [pa.RecordBatch.from_pylist([], schema=schema) for schema in schemas]
-        arrivals = [np.empty(0, np.int64) for _ in schemas]
-        batches[which] = with_columns(batch, schemas[which].names)
+        names = self._plan.schemas[self._plan.inputs[which]].names
         first = notes.get("arrived", 0)
         notes["arrived"] = first + batch.num_rows
-        if ORDER in batch.schema.names:
-            arrivals[which] = int64s(batch.column(ORDER))
-        else:
-            arrivals[which] = first + np.arange(batch.num_rows)
-        chunk = in_arrival_order(batches, arrivals)
+        ordered = ORDER in batch.schema.names
+        numbers = int64s(batch.column(ORDER)) if ordered else first + np.arange(batch.num_rows)
+        waiting = WaitingRows(self._plan)
+        waiting.add(which, numbers, with_columns(batch, names))
+        chunk = waiting.take().whole()
         return chunk if self._plan.queue is None else chunk._replace(came=_since_last(notes, chunk.input.size))
 
-    def _report(self, opened: Opened[ShardOperator], before: Any) -> None:
-        operator = opened.shard
-        report(operator.accounting, NANOS[self._plan.unit], operator.nbytes, before)
+    def _report(self, opened: Opened[ShardDriver], before: Any) -> None:
+        driver = opened.shard
+        report(driver.accounting, NANOS[self._plan.unit], driver.nbytes, before)
         report_journal(opened)
 
 
@@ -270,7 +262,7 @@ class IdleLiveShard(LiveShard):
                 opened.end()
                 return
             before = opened.shard.accounting.mark()
-            outputs = self._rest(shard, opened, {*opened.notes["idle"], int(tag)})
+            outputs = self._rest(opened, {*opened.notes["idle"], int(tag)})
         self._report(opened, before)
         # A timer by the clock fires at no event time. The last piece has one, which is in the window.
         yield from _tagged(outputs, Timestamp(micros=opened.notes["stamp"]), window)
@@ -296,12 +288,11 @@ def _since_last(notes: dict[str, Any], n: int) -> Int64s:
     now = now_nanos() // 1000
     before = notes.get("taken", now)
     notes["taken"] = now
-    return before + (now - before) * np.arange(1, n + 1) // max(1, n)
+    return since_last(before, now, n)
 
 
 def _tagged(outputs: Outputs, stamp: Timestamp, window: Any) -> Iterator[Any]:
     """Yield outputs as Beam takes them, each with its tag, Beam's event time and window."""
-    for tag, batches in zip((MAIN, "late", "metrics", "syncs", "punctuations"), outputs, strict=True):
-        for batch in batches:
-            value = WindowedValue(batch, stamp, (window,))
-            yield value if tag == MAIN else beam.pvalue.TaggedOutput(tag, value)
+    for tag, batch in by_name(outputs, MAIN):
+        value = WindowedValue(batch, stamp, (window,))
+        yield value if tag == MAIN else beam.pvalue.TaggedOutput(tag, value)

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.clock import clock_at
 from slackwater.transforms.arrival.intake import Chunk
-from slackwater.transforms.operators.registry import ShardOperator
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.rows import ipc
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.state import snapshot as snapshots
+
+
+class Taker(Protocol):
+    """What can be given rows, and the word that inputs are idle: an operator, or its driver."""
+
+    def push(self, chunk: Chunk) -> Outputs:
+        """Take arrivals."""
+
+    def idle(self, members: Sequence[int]) -> Outputs:
+        """Hold nothing back for these inputs."""
 
 
 def rows_given(chunk: Chunk, nanos: int) -> bytes:
@@ -29,11 +39,11 @@ def idle_given(members: Sequence[int]) -> bytes:
     return snapshots.dumps({"idle": list(members)})
 
 
-def give_again(plan: JoinPlan, operator: ShardOperator, given: bytes) -> Outputs:
-    """Give an operator what these bytes say; it does as it did."""
+def give_again(plan: JoinPlan, taker: Taker, given: bytes) -> Outputs:
+    """Give an operator what these bytes say, or its driver; it does as it did."""
     tree = snapshots.loads(given)
     if "idle" in tree:
-        return operator.idle(tree["idle"])
+        return taker.idle(tree["idle"])
     chunk = Chunk(
         np.frombuffer(tree["input"], np.int8).copy(),
         np.frombuffer(tree["arrival"], np.int64).copy(),
@@ -44,4 +54,4 @@ def give_again(plan: JoinPlan, operator: ShardOperator, given: bytes) -> Outputs
         np.frombuffer(tree["came"], np.int64).copy() if tree["came"] else None,
     )
     with clock_at(tree["nanos"]):
-        return operator.push(chunk)
+        return taker.push(chunk)

@@ -26,7 +26,7 @@ from live_cases import LOOK, SCHEMA, Clock, Rows, Seen, Watermark, play, row
 
 from slackwater.transforms.beam import ArrowJoin, ChooseValues, GroupClose, SlidingWindowJoin, live
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.operators.join import Chunk, Operator
+from slackwater.transforms.operators.join import Chunk, Operator, Outputs
 from slackwater.transforms.settings.models import JoinConfig
 from slackwater.transforms.settings.plan import bind
 from slackwater.transforms.state.journal import Shards
@@ -348,3 +348,23 @@ def test_inputs_with_other_windows_are_refused() -> None:
         play([], join(), prepare=some)
     with pytest.raises(ConfigError, match=r"input 'a' has windows that merge, Sessions\(gap_size=.*use others"):
         play([], join(), prepare=windowed(Sessions(5)))
+
+
+def test_a_row_that_is_lost_fails_the_join_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even when the runner tries again: the shard is then given all rows again."""
+    push = Operator.push
+
+    def losing(operator: Operator, chunk: Chunk) -> Outputs:
+        """Give it nothing instead of the piece that has the tenth row."""
+        if 9 in chunk.arrival:
+            nothing = [batch.slice(0, 0) for batch in chunk.batches]
+            chunk = chunk._replace(input=chunk.input[:0], arrival=chunk.arrival[:0], batches=nothing)
+        return push(operator, chunk)
+
+    events = disordered(6)
+    assert ids(play(events, join())) == operators(events)[0], "with all rows it does not fail"
+    monkeypatch.setattr(Operator, "push", losing)
+    with pytest.raises(
+        Exception, match=r"of input '[ab]', a shard was given \d+ rows, received \d+ and accounts"
+    ):
+        play(events, join())
