@@ -1,10 +1,8 @@
-"""The join that ``benchmarks/beam.py`` compares with, as a Beam user writes it: state and a timer for each key.
+"""The join that ``slackwater bench beam`` compares with, as a Beam user writes it: state and a timer per key.
 
-    python benchmarks/beam_by_element.py ROWS
-
-It is a program of its own, which imports nothing of Slackwater: Beam's state cache looks at all modules that are
-loaded to know the size of what it holds, so each more would slow it down. For the same reason it takes
-milliseconds for each key, and there are few.
+It is run by its path, ``python by_element.py ROWS SEED``, and imports nothing of Slackwater: Beam's state cache
+looks at all modules that are loaded to know the size of what it holds, so each more would slow it down. For the
+same reason it takes milliseconds for each key, and there are few.
 """
 
 import json
@@ -79,32 +77,34 @@ def tagged(batch: pa.RecordBatch, name: str) -> Iterator[TimestampedValue]:
 
 def by_element(p: beam.Pipeline, inputs: dict[str, Any]) -> None:
     sides = [
-        rows | f"Key {name}" >> beam.FlatMap(tagged, name).with_output_types(tuple[int, tuple[str, dict]])
+        rows
+        | f"Key {name}" >> beam.FlatMap(tagged, name).with_output_types(tuple[int, tuple[str, dict[str, Any]]])
         for name, rows in inputs.items()
     ]
     sides | beam.Flatten() | beam.ParDo(JoinElements())
 
 
-def inputs_of(p: beam.Pipeline, rows: int) -> dict[str, Any]:
-    """Two inputs of Arrow batches, with so many rows in all."""
+def inputs_of(p: beam.Pipeline, blocks: int, seed: int) -> dict[str, Any]:
+    """Two inputs of so many Arrow batches each."""
     inputs = {}
-    for seed, name in enumerate("ab"):
-        numbers = p | f"Numbers {name}" >> beam.Create(range(rows // 2 // BLOCK), reshuffle=False)
-        inputs[name] = numbers | name >> beam.Map(block, seed).with_output_types(pa.RecordBatch)
+    for which, name in enumerate("ab"):
+        numbers = p | f"Numbers {name}" >> beam.Create(range(blocks), reshuffle=False)
+        inputs[name] = numbers | name >> beam.Map(block, seed + which).with_output_types(pa.RecordBatch)
     return inputs
 
 
-def timed(build: Any, rows: int) -> tuple[float, int]:
+def timed(build: Any, rows: int, seed: int) -> tuple[float, int]:
     """Return rows per second of a join on FnApiRunner, and the number of results."""
     p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions(flags=[]))
-    build(p, inputs_of(p, rows))
+    blocks = max(1, rows // 2 // BLOCK)
+    build(p, inputs_of(p, blocks, seed))
     started = time.perf_counter()
     done = p.run()
     done.wait_until_finish()
     seconds = time.perf_counter() - started
     found = done.metrics().query(MetricsFilter().with_name("results"))["counters"]
-    return rows / seconds, sum(counter.committed for counter in found)
+    return 2 * BLOCK * blocks / seconds, sum(counter.committed for counter in found)
 
 
 if __name__ == "__main__":
-    print(json.dumps(timed(by_element, int(sys.argv[1]))))
+    sys.stdout.write(json.dumps(timed(by_element, int(sys.argv[1]), int(sys.argv[2]))))

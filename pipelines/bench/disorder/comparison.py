@@ -12,15 +12,17 @@ import argparse
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from slackwater.pipelines.bench.disorder_report import Line, show, write
-from slackwater.pipelines.bench.hindsight import Hindsight, Intervals, Log
-from slackwater.pipelines.bench.measuring import Measured, latency, measure
+from slackwater.pipelines.bench.disorder import NANOS_PER_MS
+from slackwater.pipelines.bench.disorder.figures import Line, plots, table
+from slackwater.pipelines.bench.disorder.hindsight import Hindsight, Intervals, Log
+from slackwater.pipelines.bench.disorder.measurement import Measured, latency, measure
+from slackwater.pipelines.bench.report import Report
 from slackwater.pipelines.generate import generate
 from slackwater.plugins.registry.manager import manager
 from slackwater.plugins.registry.options import Duration
@@ -28,10 +30,8 @@ from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.settings.models import JoinConfig
 from slackwater.transforms.settings.plan import bind
 
-RECALLS = (0.8, 0.9, 0.95, 0.99, 0.999)
 BASELINES = ("none", "max")
 BEST = "best constant"
-NANOS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -126,63 +126,28 @@ class Subject:
         return Measured(self.hindsight.produced(slack), float(slack), slacks, late, 0.0)
 
 
-def main(arguments: list[str]) -> None:
-    """Generate, run, compare, print; write the table and the plots if a folder is named."""
-    options = _options(arguments)
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Generate, run and compare."""
     lines: list[Line] = []
     for name in options.data or USUAL:
-        console.print(f"{name}: generating and counting")
+        report.progress(f"{name}: generating and counting")
         try:
             subject = Subject(name, options.rows, options.period, options.interval, options.seed)
         except ValueError as error:
             if options.data:
                 raise SlackwaterError(str(error)) from error
-            console.print(f"{name}: left out: {error}")
+            report.progress(f"{name}: left out: {error}")
             continue
         if not len(subject.intervals.recalls(subject.intervals.true)[0]):
-            console.print(
+            report.progress(
                 f"{name}: shorter than three periods of {subject.period}, so Φ is not measured; "
                 "use more --rows or a shorter --period"
             )
-        lines += _lines(subject, options.recall, options.strategies, console)
+        lines += _lines(subject, options.recall, options.strategies or (*BASELINES, *_with_recall()), report)
     if not lines:
         raise SlackwaterError("no data set could be used; see above")
-    show(lines)
-    if options.out is not None:
-        for path in write(lines, options.out, console):
-            console.print(f"wrote {path}")
-
-
-def _options(arguments: list[str]) -> Any:
-    parser = argparse.ArgumentParser(prog="slackwater bench disorder", description=__doc__)
-    add = parser.add_argument
-    add("--data", type=_words, help=f"data sets, comma-separated, of {', '.join(CASES)}")
-    add("--recall", type=_recalls, default=RECALLS, help="recalls asked for, comma-separated")
-    add("--rows", type=int, help="rows per stream; default: the data set's own number")
-    add("--seed", type=int, default=7, help="seed of generated data sets")
-    add("--strategies", type=_words, help="disorder strategies, comma-separated; default: see above")
-    add("--period", type=_duration, help="period over which recall is measured, such as 1m")
-    add("--interval", type=_duration, help="time between two measurements and adaptations, such as 1s")
-    add("--out", type=Path, help="folder for table (CSV, Markdown) and plots (HTML)")
-    options = parser.parse_args(arguments)
-    for name in options.data or ():
-        if name not in CASES:
-            parser.error(f"--data: no data set named {name!r}; known: {', '.join(CASES)}. Check the spelling.")
-    installed = manager().names("disorder")
-    for name in options.strategies or ():
-        if name not in installed:
-            parser.error(
-                f"--strategies: no strategy named {name!r}; installed: {', '.join(installed)}. "
-                "Check the spelling."
-            )
-    if options.rows is not None and options.rows < 1:
-        parser.error(f"--rows: must be at least 1, got {options.rows}.")
-    if options.out is not None and options.out.exists() and not options.out.is_dir():
-        parser.error(f"--out: {options.out} is not a folder. Name a folder, or one to be made.")
-    if options.strategies is None:
-        options.strategies = (*BASELINES, *_with_recall())
-    return options
+    report.add(table(lines))
+    report.plot(partial(plots, lines))
 
 
 def _with_recall() -> list[str]:
@@ -192,7 +157,7 @@ def _with_recall() -> list[str]:
 
 
 def _lines(
-    subject: Subject, recalls: tuple[float, ...], strategies: tuple[str, ...], console: Console
+    subject: Subject, recalls: tuple[float, ...], strategies: tuple[str, ...], report: Report
 ) -> Iterator[Line]:
     """Yield the lines of one data set: for each recall the best constant slack, then every strategy."""
     adaptive = set(_with_recall())
@@ -207,14 +172,14 @@ def _lines(
             if measured is None:
                 measured = subject.at_recall(name, recall) if name in adaptive else subject.run(name)
                 label = f"{name} at {recall:g}" if name in adaptive else name
-                console.print(f"{subject.name}: {label}: {subject.rows:,} rows in {measured.seconds:.1f} s")
+                report.progress(f"{subject.name}: {label}: {subject.rows:,} rows in {measured.seconds:.1f} s")
             if name not in adaptive:
                 once[name] = measured
             yield _line(subject, name, recall, measured, best, maximum)
-    _check(subject, recalls, console)
+    _check(subject, recalls, report)
 
 
-def _check(subject: Subject, recalls: tuple[float, ...], console: Console) -> None:
+def _check(subject: Subject, recalls: tuple[float, ...], report: Report) -> None:
     """Run ``fixed`` once, at a slack that hindsight has chosen, and say how far the two are apart."""
     middle = sorted(recalls)[len(recalls) // 2]
     slack = subject.hindsight.best(0.99 * middle) or subject.case.step * 10
@@ -222,7 +187,7 @@ def _check(subject: Subject, recalls: tuple[float, ...], console: Console) -> No
     counted, ran = (subject.intervals.overall(produced) for produced in both)
     reached = [subject.intervals.fulfilled(produced, 0.99 * middle) for produced in both]
     phi = "" if None in reached else f" (Φ(.99·{middle:g}) {reached[0]:.3f} and {reached[1]:.3f})"
-    console.print(
+    report.progress(
         f"{subject.name}: check of hindsight: a constant slack of {slack} ms gives a recall of {counted:.4f} "
         f"by count and {ran:.4f} by running it{phi}"
     )
@@ -262,28 +227,3 @@ def _columns(table: Any) -> Mapping[str, Any]:
 
 def _ms(duration: str) -> int:
     return max(1, int(Duration.parse(duration)) // NANOS_PER_MS)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-
-
-def _recalls(text: str) -> tuple[float, ...]:
-    try:
-        recalls = tuple(sorted({float(word) for word in _words(text)}))
-    except ValueError:
-        recalls = ()
-    if not recalls or not all(0 < recall <= 1 for recall in recalls):
-        raise argparse.ArgumentTypeError(
-            f"must be numbers above 0 and at most 1, separated by commas, got {text!r}"
-        )
-    return recalls
-
-
-def _duration(text: str) -> str:
-    try:
-        if Duration.parse(text) >= NANOS_PER_MS:
-            return text
-        raise ValueError(f"must be at least 1ms, got {text!r}")
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

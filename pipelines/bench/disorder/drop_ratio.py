@@ -1,26 +1,26 @@
-"""Rows that come too late, rows held and waiting time: drop_ratio at 1 % against heartbeat (ADC, Figs. 7 and 8).
-
-    python benchmarks/drop_ratio.py [ROWS]
+"""``slackwater bench drop_ratio``: late rows, rows held and waiting time beside heartbeat (ADC, Figs. 7 and 8).
 
 20 data sets as in the paper: 16 to 20 rows a second, intervals exponential, latencies normal (mean 1.2 s, a
-standard deviation of 150, 250 or 350 ms). The paper does not tell their length; with ROWS = 600 (the default),
-half a minute each, heartbeat comes out about as published. A running maximum is broken about ln n times in n
-rows, so on long inputs heartbeat drops little too, and holds more; the second table shows that. The third puts
-ten slow rows among the first 200 of a long input.
+standard deviation of 150, 250 or 350 ms). The paper does not tell their length; with 600 rows, half a minute
+each, heartbeat comes out about as published. A running maximum is broken about ln n times in n rows, so on long
+inputs heartbeat drops little too, and holds more; the second half of the first table shows that. The second table
+puts ten slow rows among the first 200 of a long input; the third has the time that a row takes.
 """
 
-import sys
+from __future__ import annotations
+
+import argparse
 import time
 
 import numpy as np
 
+from slackwater.pipelines.bench.report import Column, Report, Table
 from slackwater.plugins.checks import sample_setting
 from slackwater.plugins.contract import Arrivals, DisorderStrategy
 from slackwater.plugins.disorder.drop_ratio.strategy import DropRatio
 from slackwater.plugins.disorder.heartbeat import HeartbeatSlack
 
 RATIO = 0.01
-LONG = 20_000
 STRATEGIES: dict[str, DisorderStrategy] = {
     "drop_ratio": DropRatio(drop_ratio=RATIO),
     "heartbeat": HeartbeatSlack(),
@@ -48,44 +48,50 @@ def measure(strategy: DisorderStrategy, arrivals: Arrivals) -> tuple[float, floa
     return (arrivals.ts[1:] <= bounds[:-1]).sum() / bounds.size, (left - came).mean(), waited.mean()
 
 
-def compare(rows: int) -> None:
-    print(f"\n20 data sets of {rows:,} rows    too late: mean   worst   sets over 1 %   rows held   waiting")
-    for name, strategy in STRATEGIES.items():
-        sets = np.array([measure(strategy, generate(seed, rows)) for seed in range(20)])
-        late, (_, held, waited) = sets[:, 0], sets.mean(axis=0)
-        over = int((late > RATIO).sum())
-        print(f"{name:<33}{late.mean():>9.2%} {late.max():>7.2%} {over:>11} {held:>13.1f} {waited:>6.0f} ms")
+def compare(sizes: tuple[int, ...], seed: int) -> Table:
+    """Return what 20 data sets of each size give."""
+    table = Table(
+        "rows", "strategy", Column("late, mean", ".2%"), Column("late, worst", ".2%"), "sets over 1 %",
+        Column("rows held", ".1f"), Column("waiting ms", ".0f"),
+        title="20 data sets of each size",
+    )  # fmt: skip
+    for rows in sizes:
+        for name, strategy in STRATEGIES.items():
+            sets = np.array([measure(strategy, generate(seed + number, rows)) for number in range(20)])
+            late, (_, held, waited) = sets[:, 0], sets.mean(axis=0)
+            table.add(rows, name, late.mean(), late.max(), int((late > RATIO).sum()), held, waited)
+    return table
 
 
-def outliers() -> None:
-    print(f"\n{LONG:,} rows, ten early ones slow     " + "".join(f"{name:>22}" for name in STRATEGIES))
+def outliers(rows: int, seed: int) -> Table:
+    """Return what ten slow rows at the start do to all that follow."""
+    table = Table(
+        "slower by s", "strategy", Column("rows held", ".1f"), Column("waiting s", ".2f"),
+        title=f"{rows:,} rows, ten early ones slow", name="outliers",
+    )  # fmt: skip
     for slow_by in (0, 1000, 2000, 5000, 10_000, 20_000):
-        found = [
-            np.mean([measure(strategy, generate(seed, LONG, slow_by)) for seed in range(5)], axis=0)
-            for strategy in STRATEGIES.values()
-        ]
-        cells = "".join(f"{held:>10.1f} rows {waited / 1000:>5.2f} s" for _, held, waited in found)
-        print(f"{'slower by':<26}{slow_by / 1000:>4.0f} s   {cells}")
+        for name, strategy in STRATEGIES.items():
+            runs = [measure(strategy, generate(seed + number, rows, slow_by)) for number in range(5)]
+            _, held, waited = np.mean(runs, axis=0)
+            table.add(slow_by // 1000, name, held, waited / 1000)
+    return table
 
 
-def speed(rows: int = 1_000_000) -> None:
-    arrivals = generate(1, rows)
+def speed(rows: int, seed: int) -> Table:
+    """Return the time that a row takes."""
+    arrivals = generate(seed + 1, rows)
+    table = Table("buffer_limit", Column("ns a row", ".0f"), title="drop_ratio, time", name="speed")
     for limit in (None, 1000):
         strategy = DropRatio(drop_ratio=RATIO, buffer_limit=limit)
         strategy.build(sample_setting()).bounds(arrivals)
         started = time.perf_counter()
         strategy.build(sample_setting()).bounds(arrivals)
-        nanos = (time.perf_counter() - started) * 1e9 / rows
-        print(f"drop_ratio, buffer_limit {limit or 'none'}: {nanos:.0f} ns a row")
+        table.add(limit, (time.perf_counter() - started) * 1e9 / rows)
+    return table
 
 
-def main() -> None:
-    compare(int(sys.argv[1]) if len(sys.argv) > 1 else 600)
-    compare(LONG)
-    outliers()
-    print()
-    speed()
-
-
-if __name__ == "__main__":
-    main()
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Compare on short and long data sets, with outliers, and by time."""
+    report.add(compare((options.rows, options.long_rows), options.seed))
+    report.add(outliers(options.long_rows, options.seed))
+    report.add(speed(options.speed_rows, options.seed))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+
+from slackwater.pipelines.bench.report import Column, Table
 
 MOST_POINTS = 2_000
 """Points of a line over time: longer ones are thinned."""
@@ -45,82 +42,30 @@ class Line(NamedTuple):
     """Average slack in ms of each interval; NaN for none."""
 
 
-HEADINGS = (
-    "data", "Γ", "strategy", "average K", "recall", "Φ(Γ)", "Φ(.99Γ)", "latency", "K / max", "K / best",
-)  # fmt: skip
-NUMBERS = (
-    "data", "recall_asked", "strategy", "slack_ms", "recall", "phi", "phi_99", "latency_ms", "slack_to_max",
-    "slack_to_best",
-)  # fmt: skip
-
-
-def show(lines: list[Line]) -> None:
-    """Print the table to standard output."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        # A file has no width, and 80 columns are too few.
-        console = Console(highlight=False, width=130)
-    table = Table(*HEADINGS)
-    for position in (1, *range(3, len(HEADINGS))):
-        table.columns[position].justify = "right"
-    for line, cells in zip(lines, _cells(lines), strict=True):
-        table.add_row(*cells, style="bold" if line.strategy == "best constant" else None)
-    console.print(table)
-
-
-def write(lines: list[Line], out: Path, console: Console) -> Iterator[Path]:
-    """Write ``disorder.csv``, ``disorder.md`` and ``disorder.html`` into a folder, and yield each.
-
-    The folder is made if need be. Without Plotly there are no plots, which is said on ``console``.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "disorder.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(NUMBERS)
-        writer.writerows(["" if value is None else value for value in line[: len(NUMBERS)]] for line in lines)
-    yield out / "disorder.csv"
-    rows = [HEADINGS, tuple("-" * len(heading) for heading in HEADINGS), *_cells(lines)]
-    text = "".join("| " + " | ".join(row) + " |\n" for row in rows)
-    (out / "disorder.md").write_text(text, encoding="utf-8")
-    yield out / "disorder.md"
-    if find_spec("plotly") is None:
-        console.print("no plots: they need plotly; install it with: pip install 'slackwater[report]'")
-        return
-    (out / "disorder.html").write_text(_html(lines), encoding="utf-8")
-    yield out / "disorder.html"
-
-
-def _cells(lines: list[Line]) -> Iterator[tuple[str, ...]]:
+def table(lines: list[Line]) -> Table:
+    """Return what the lines have in numbers."""
+    percent = ".1%"
+    made = Table(
+        "data", Column("Γ", "g", "recall_asked"), "strategy", Column("average K", _time, "slack_ms"),
+        Column("recall", ".4f"), Column("Φ(Γ)", percent, "phi"), Column("Φ(.99Γ)", percent, "phi_99"),
+        Column("latency", _time, "latency_ms"), Column("K / max", ".3f", "slack_to_max"),
+        Column("K / best", ".2f", "slack_to_best"),
+    )  # fmt: skip
     for line in lines:
-        yield (
-            line.data,
-            f"{line.recall:g}",
-            line.strategy,
-            _time(line.slack_ms),
-            f"{line.overall:.4f}",
-            "-" if line.fulfilled is None else f"{line.fulfilled:.1%}",
-            "-" if line.nearly is None else f"{line.nearly:.1%}",
-            _time(line.latency_ms),
-            "-" if line.to_max is None else f"{line.to_max:.3f}",
-            "-" if line.to_best is None else f"{line.to_best:.2f}",
-        )
+        made.add(*line[: len(made.columns)], bold=line.strategy == "best constant")
+    return made
 
 
 def _time(ms: float) -> str:
     return f"{ms / 1000:.2f} s" if ms < 600_000 else f"{ms / 60_000:.1f} min"
 
 
-def _html(lines: list[Line]) -> str:
-    """Return one page that needs no network: for each data set, slack and recall over time, and one by other."""
-    parts: list[str] = []
+def plots(lines: list[Line]) -> Iterator[Any]:
+    """Yield for each data set: slack and recall over time, and one by the other."""
     for data in dict.fromkeys(line.data for line in lines):
         chosen = [line for line in lines if line.data == data]
-        for figure in (_over_time(data, chosen), _against(data, chosen)):
-            parts.append(figure.to_html(full_html=False, include_plotlyjs=not parts))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>slackwater bench disorder</title>'
-        f"</head>\n<body>\n{''.join(parts)}\n</body></html>\n"
-    )
+        yield _over_time(data, chosen)
+        yield _against(data, chosen)
 
 
 def _over_time(data: str, lines: list[Line]) -> Any:

@@ -173,7 +173,7 @@ class Hindsight:
         return low * self.step
 
     def _sweep_of(self, kind: str) -> Sweep:
-        from slackwater.pipelines.bench import kernels
+        from slackwater.pipelines.bench.disorder import kernels
 
         log = self._log
         sweep = {"equal": kernels.equal_entered, "star": kernels.star_entered}[kind]
@@ -208,7 +208,7 @@ class Hindsight:
     @cached_property
     def _near(self) -> Int64s:
         """``[intervals, slacks]``: results that each slack gives, from one pass over all pairs."""
-        from slackwater.pipelines.bench.kernels import near_needs
+        from slackwater.pipelines.bench.disorder.kernels import near_needs
 
         log, intervals = self._log, self._intervals
         counts = np.zeros((intervals.count, self.most // self.step + 1), np.int64)

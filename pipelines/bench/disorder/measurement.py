@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slackwater.pipelines.bench.hindsight import Intervals, Log
+from slackwater.pipelines.bench.disorder.hindsight import Intervals, Log
 from slackwater.plugins.contract import (
     NEVER,
     Arrivals,

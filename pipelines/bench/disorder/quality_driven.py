@@ -1,15 +1,15 @@
-"""Recall and slack of ``quality_driven`` on the synthetic streams of QDDH, beside Max-K-slack.
+"""``slackwater bench quality_driven``: its recall and slack on the streams of QDDH, beside Max-K-slack.
 
-    python benchmarks/quality_driven.py [MINUTES] [DATASET ...]
-
-Prints, for each required recall Γ: the average K, the recall over all results, the share of recall
-measurements that are at least Γ and at least 0.99 Γ (Φ), and the median time of one adaptation. A measurement is
-taken before every adaptation, over the results with timestamps in the last period up to the join's progress;
-those of the first period are left out.
+Shows, for each required recall Γ: the average K, the recall over all results, the share of recall measurements
+that are at least Γ and at least 0.99 Γ (Φ), and the median time of one adaptation. A measurement is taken before
+every adaptation, over the results with timestamps in the last period up to the join's progress; those of the
+first period are left out.
 """
 
+from __future__ import annotations
+
+import argparse
 import dataclasses
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from slackwater.pipelines.bench.report import Column, Report, Table
 from slackwater.pipelines.generate import GeneratedDataset, generate
 from slackwater.plugins import Arrivals, DisorderStrategy, Feedback, Setting, Snapshot
 from slackwater.plugins.contract import Float64s, Int64s
+from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.arrival.merge import in_arrival_order
-from slackwater.transforms.operators.join import Chunk, Operator
+from slackwater.transforms.operators.join import Operator
 from slackwater.transforms.settings.models import JoinConfig
 from slackwater.transforms.settings.plan import bind
 
@@ -56,7 +58,7 @@ class Observed(DisorderStrategy):
     interval: int
     log: Any
 
-    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> "ObservedLogic":
+    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> ObservedLogic:
         return ObservedLogic(self.inner.build(setting), self.interval, self.log)
 
 
@@ -76,7 +78,7 @@ class ObservedLogic:
 
     def adapt(self, feedback: Feedback) -> None:
         self._reached = int(feedback.ts.max(initial=self._reached))
-        report = getattr(self._inner, "report", dict)()
+        report: Mapping[str, float] = getattr(self._inner, "report", dict)()
         started = time.perf_counter()
         self._inner.adapt(feedback)
         took = time.perf_counter() - started
@@ -110,8 +112,8 @@ class Measured(NamedTuple):
         return float(np.mean([seen.slack for seen in self.log]))
 
     def fulfilled(self, recall: float) -> float:
-        """Φ: the share of recall measurements that are at least ``recall``."""
-        return float((self.recalls >= recall).mean())
+        """Φ: the share of recall measurements that are at least ``recall``; NaN where there is none."""
+        return float((self.recalls >= recall).mean()) if self.recalls.size else float("nan")
 
 
 def chunks(data: GeneratedDataset) -> Iterator[Chunk]:
@@ -160,24 +162,21 @@ def _recalls(log: list[Observation], first: int, produced: Int64s, true: Int64s,
     return (made[stops] - made[stops - period])[owing > 0] / owing[owing > 0]
 
 
-def main() -> None:
-    minutes = float(sys.argv[1]) if sys.argv[1:] else 30.0
-    head = ("data", "strategy", "Γ", "avg K s", "recall", "Φ(Γ)", "Φ(.99Γ)", "adapt ms")
-    print("{:5} {:>15} {:>5} {:>8} {:>7} {:>7} {:>8} {:>9}".format(*head))
-    for name in sys.argv[2:] or ["syn3", "syn4"]:
-        with tempfile.TemporaryDirectory(prefix="slackwater-") as folder:
-            data = generate(name, Path(folder), rows=int(minutes * 6_000))
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Run every recall on every data set, and both baselines."""
+    table = Table(
+        "data", "strategy", Column("Γ", "g", "recall_asked"), Column("K s, mean", ".2f"), Column("recall", ".4f"),
+        Column("Φ(Γ)", ".1%", "phi"), Column("Φ(.99Γ)", ".1%", "phi_99"), Column("adaptation ms", ".3f"),
+    )  # fmt: skip
+    for name in options.data:
+        with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
+            data = generate(name, Path(folder), rows=options.rows, seed=options.seed)
             runs = [("quality_driven", recall) for recall in (0.8, 0.9, 0.95, 0.99)]
             for strategy, recall in [*runs, ("max", 1.0), ("none", 1.0)]:
-                options = {"recall": recall} if strategy == "quality_driven" else {}
-                got = measure(data, {"strategy": strategy, **options})
+                given = {"recall": recall} if strategy == "quality_driven" else {}
+                got = measure(data, {"strategy": strategy, **given})
                 took = np.median([seen.seconds for seen in got.log]) * 1e3
-                print(
-                    f"{name:5} {strategy:>15} {recall:5g} {got.average_slack / SECOND:8.2f} {got.recall:7.4f} "
-                    f"{got.fulfilled(recall):7.1%} {got.fulfilled(0.99 * recall):8.1%} {took:9.3f}",
-                    flush=True,
-                )
-
-
-if __name__ == "__main__":
-    main()
+                shares = (got.fulfilled(recall), got.fulfilled(0.99 * recall))
+                table.add(name, strategy, recall, got.average_slack / SECOND, got.recall, *shares, took)
+                report.progress(f"{name}: {strategy} at {recall:g}")
+    report.add(table)

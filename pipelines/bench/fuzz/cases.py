@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater.pipelines.bench.fuzz_conditions import Columns, condition, sql
-from slackwater.pipelines.bench.fuzz_data import (
+from slackwater.pipelines.bench.fuzz.conditions import Columns, condition, sql
+from slackwater.pipelines.bench.fuzz.data import (
     DAY,
     NANOS,
     YEAR_1,
@@ -113,7 +113,7 @@ def _sink(type_: str, name: str, source: str, path: Path) -> dict[str, Any]:
 
 def make_case(seed: int, number: int, rows: int = 60) -> Case:
     """Return the case of a seed with this number; ``rows`` is the most that an input has."""
-    rng = Random(f"{seed}/{number}")  # noqa: S311 - the same cases every time
+    rng = Random(f"{seed}/{number}")
     names = NAMES[: rng.choice([2, 2, 2, 2, 3, 3, 4])]
     formats = [rng.choice(_FORMATS) for _ in names]
     if rng.random() < 0.5:

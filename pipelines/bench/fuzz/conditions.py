@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from slackwater.pipelines.bench.fuzz_data import Column, Pool
+from slackwater.pipelines.bench.fuzz.data import Column, Pool
 from slackwater.transforms.expressions.tree import Col, Expr, Lit, Op
 
 Row = Mapping[Col, Any]

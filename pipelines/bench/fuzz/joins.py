@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import re
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -25,10 +24,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from rich.console import Console
 
-from slackwater.pipelines.bench.fuzz_cases import make_case
-from slackwater.pipelines.bench.fuzz_judge import Overdue, Runner, Verdict, judge
+from slackwater.pipelines.bench.fuzz.cases import make_case
+from slackwater.pipelines.bench.fuzz.judge import Overdue, Runner, Verdict, judge
+from slackwater.pipelines.bench.report import Report, Table
+from slackwater.transforms.errors import SlackwaterError
 
 _SECONDS: Final = {"local": 20, "beam": 60, "spark": 120}
 """After which a case hangs."""
@@ -64,57 +64,55 @@ def _shape(message: str) -> str:
     return re.sub(r"^.*?: (?=where)", "", message)[:110]
 
 
-def main(arguments: list[str]) -> None:
-    """Try the cases, print what became of them; exit 1 on a finding."""
-    parser = argparse.ArgumentParser(prog="slackwater bench fuzz", description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000, help="joins to try")
-    parser.add_argument("--first", type=int, default=0, help="number of the first one")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, other cases")
-    parser.add_argument("--rows", type=int, default=60, help="rows per input, at most")
-    parser.add_argument("--runner", choices=[*_SECONDS], default="local", help="where the joins run")
-    parser.add_argument("--only", type=int, metavar="NUMBER", help="one case, with its template")
-    parser.add_argument("--keep-going", type=int, default=20, metavar="N", help="findings after which to stop")
-    options = parser.parse_args(arguments)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Try the cases, and show what became of them; raise on a finding."""
     if options.only is not None:
         options.first, options.cases = options.only, 1
-        _print_case(console, options)
+        _say_case(report, options)
     started = time.perf_counter()
     tally = Tally()
     for number, verdict in _verdicts(options):
         tally.add(number, verdict)
         if verdict.kind == "finding":
-            console.print(f"FINDING in case {number} of seed {options.seed}: {verdict.text}")
-            console.print(f"  slackwater bench fuzz --runner {options.runner} --seed {options.seed} "
-                          f"--rows {options.rows} --only {number}")  # fmt: skip
+            report.say(f"FINDING in case {number} of seed {options.seed}: {verdict.text}")
+            report.say(f"  slackwater bench fuzz --runner {options.runner} --seed {options.seed} "
+                       f"--rows {options.rows} --only {number}")  # fmt: skip
             if len(tally.findings) >= options.keep_going:
                 break
-    _report(console, tally, time.perf_counter() - started)
+    _report(report, tally, time.perf_counter() - started)
     if tally.findings:
-        sys.exit(1)
+        raise SlackwaterError(f"{len(tally.findings)} findings; what is told of each above tries it again")
 
 
-def _print_case(console: Console, options: argparse.Namespace) -> None:
+def _say_case(report: Report, options: argparse.Namespace) -> None:
     case = make_case(options.seed, options.only, options.rows)
     template = yaml.safe_load(case.template(Path(".")))
-    console.print(yaml.safe_dump(template, sort_keys=False, allow_unicode=True))
+    report.say(yaml.safe_dump(template, sort_keys=False, allow_unicode=True))
     for i in case.inputs:
-        console.print(f"{i.name}: {len(i.times)} rows, {i.format}, {i.files} files")
-        console.print(i.table.schema.to_string())
+        report.say(f"{i.name}: {len(i.times)} rows, {i.format}, {i.files} files")
+        report.say(i.table.schema.to_string())
 
 
-def _report(console: Console, tally: Tally, seconds: float) -> None:
+def _report(report: Report, tally: Tally, seconds: float) -> None:
     total = sum(tally.kinds.values())
     joined = tally.kinds["joined"]
     truths = ", ".join(f"{by} {n:,}" for by, n in tally.truths.items() if by)
-    console.print(
+    report.say(
         f"{total:,} joins, {total / seconds:,.0f}/s: {joined:,} right ({tally.with_results:,} with results, "
         f"{tally.results:,} in all; truth by {truths}), "
         f"{tally.kinds['refused']:,} refused, {len(tally.findings)} findings"
     )
-    console.print(f"late rows: {', '.join(f'{why} {n:,}' for why, n in sorted(tally.late.items())) or 'none'}")
+    table = Table("what", "of it", "count")
+    for by, n in sorted(tally.truths.items()):
+        if by:
+            table.add("right", f"truth by {by}", n)
+    for why, n in sorted(tally.late.items()):
+        table.add("late rows", why, n)
     for message, n in tally.refusals.most_common(12):
-        console.print(f"  refused {n:>6,}  {message}")
+        table.add("refused", message, n)
+    for number, text in tally.findings:
+        table.add("finding", text, number)
+    report.add(table)
 
 
 def _verdicts(options: argparse.Namespace) -> Iterator[tuple[int, Verdict]]:
@@ -169,7 +167,7 @@ def judged(seed: int, number: int, run: Runner, rows: int, seconds: int = 60) ->
 
 def scratch() -> str | None:
     """Return a folder in memory if there is one."""
-    memory = "/dev/shm"  # noqa: S108 - each case makes a folder of its own there
+    memory = "/dev/shm"
     return memory if os.access(memory, os.W_OK) else None
 
 
@@ -193,6 +191,3 @@ def runner(name: str) -> Iterator[Runner]:
             yield lambda pipeline: run_spark.run(pipeline, session=session)
         finally:
             session.stop()
-
-
-__all__ = ["Tally", "judged", "main", "runner"]

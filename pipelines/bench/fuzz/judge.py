@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from slackwater.pipelines.bench.fuzz_cases import Case
-from slackwater.pipelines.bench.fuzz_data import NANOS, unit_nanos
-from slackwater.pipelines.bench.fuzz_truth import Result, is_meaningless, truth
+from slackwater.pipelines.bench.fuzz.cases import Case
+from slackwater.pipelines.bench.fuzz.data import NANOS, unit_nanos
+from slackwater.pipelines.bench.fuzz.truth import Result, is_meaningless, truth
 from slackwater.pipelines.io.plain_types import plain_type
 from slackwater.pipelines.template.graph import Pipeline
 from slackwater.pipelines.template.reader import read_template_text

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
 
+from slackwater.pipelines.bench.report import Report, Table
 from slackwater.plugins.clock import clock_at
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.errors import SlackwaterError, StateError
@@ -264,18 +264,16 @@ def fuzz(cases: int, seed: int, names: Iterable[str] = (*JOINS, *OTHERS)) -> Cou
     return found
 
 
-def main(arguments: list[str]) -> None:
-    """Damage, read, count; raise unless all went well."""
-    parser = argparse.ArgumentParser(prog="slackwater bench fuzz_snapshots", description=__doc__)
-    parser.add_argument("--cases", type=int, default=20_000, help="cases to try")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers")
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Damage, read and count; raise unless all went well."""
     started = time.perf_counter()
-    found = fuzz(options.cases, options.seed)
-    Console(highlight=False, soft_wrap=True).print(
-        f"{found.total():,} cases in {time.perf_counter() - started:.0f} s: {found.pop('refused', 0):,} refused, "
-        f"{found.pop('same', 0):,} read what was intact"
-    )
+    found = fuzz(options.rows, options.seed)
+    table = Table("outcome", "cases", title=f"{found.total():,} cases in {time.perf_counter() - started:.0f} s")
+    for outcome in ("refused", "same"):
+        table.add(outcome, found.pop(outcome, 0))
+    for outcome, n in found.most_common(20):
+        table.add(outcome, n)
+    report.add(table)
     if found:
         told = "; ".join(f"{n} × {outcome}" for outcome, n in found.most_common(20))
         raise SlackwaterError(f"damaged state was not refused: {told}; mend what reads it")

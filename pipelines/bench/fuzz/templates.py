@@ -23,9 +23,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import yaml
-from rich.console import Console
 
 from slackwater.pipelines.assembly.pipeline import assemble
+from slackwater.pipelines.bench.report import Report, Table
 from slackwater.pipelines.generate import generate
 from slackwater.pipelines.io.sources import source_schema
 from slackwater.pipelines.runners.archives import check_archives
@@ -303,13 +303,8 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
-def main(arguments: list[str]) -> None:
-    """Mutate, check, count; raise unless all went well."""
-    parser = argparse.ArgumentParser(prog="slackwater bench fuzz_templates", description=__doc__)
-    parser.add_argument("--cases", type=int, default=100_000, help="cases to try")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers")
-    parser.add_argument("--keep", metavar="DIR", help="folder for the templates that did not end as they should")
-    options = parser.parse_args(arguments)
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Mutate, check and count; raise unless all went well."""
     kept: Counter[str] = Counter()
 
     def keep(outcome: str, text: str) -> None:
@@ -319,12 +314,15 @@ def main(arguments: list[str]) -> None:
             file.write_text(f"# {outcome!r}\n{text}", encoding="utf-8", errors="backslashreplace")
 
     started = time.perf_counter()
-    found = fuzz(options.cases, options.seed, keep)
+    found = fuzz(options.rows, options.seed, keep)
     seconds = time.perf_counter() - started
-    Console(highlight=False, soft_wrap=True).print(
-        f"{found.total():,} templates in {seconds:.0f} s ({found.total() / seconds:.0f} a second): "
-        f"{found.pop('passes', 0):,} pass, {found.pop('refused', 0):,} refused"
-    )
+    title = f"{found.total():,} templates in {seconds:.0f} s ({found.total() / seconds:.0f} a second)"
+    table = Table("outcome", "templates", title=title)
+    for outcome in ("passes", "refused"):
+        table.add(outcome, found.pop(outcome, 0))
+    for outcome, n in found.most_common(40):
+        table.add(outcome, n)
+    report.add(table)
     if found:
         told = "; ".join(f"{n} × {outcome}" for outcome, n in found.most_common(40))
         raise SlackwaterError(f"templates did not end as they should: {told}")

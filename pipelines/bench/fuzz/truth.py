@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from slackwater.pipelines.bench.fuzz_cases import Case
-from slackwater.pipelines.bench.fuzz_conditions import sql, types_compared, value_of
-from slackwater.pipelines.bench.fuzz_data import INTEGERS
+from slackwater.pipelines.bench.fuzz.cases import Case
+from slackwater.pipelines.bench.fuzz.conditions import sql, types_compared, value_of
+from slackwater.pipelines.bench.fuzz.data import INTEGERS
 from slackwater.pipelines.io.plain_types import plain_type
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.expressions.tree import Col, Expr, Op, columns, conjuncts
@@ -85,7 +85,7 @@ def by_duckdb(case: Case, absent: Mapping[str, Set[int]]) -> Counter[Result]:
     if case.tree is not None:
         tests.append(sql(case.tree, lambda column: _duckdb_column(column, types[column]), guarded=True))
     ids = ", ".join(f"{name}.id" for name in names)
-    query = f"SELECT {ids}, {newest} FROM {', '.join(names)} WHERE {' AND '.join(tests)}"  # noqa: S608
+    query = f"SELECT {ids}, {newest} FROM {', '.join(names)} WHERE {' AND '.join(tests)}"
     return Counter(connection.execute(query).fetchall())
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from slackwater.pipelines.bench.joins import Row
+from slackwater.pipelines.bench.experiments import Row
 from slackwater.pipelines.generate.news import NEWS
 from slackwater.plugins.contract import (
     UNBOUNDED,
@@ -81,20 +81,20 @@ class Flow(NamedTuple):
         return float(np.interp(processed, self.processed, self.finished))
 
 
-def section(rows: int = 200_000, rounds: int = 7) -> list[Row]:
+def section(rows: int = 200_000, rounds: int = 7, seed: int = 7) -> list[Row]:
     """Run the three experiments on so many accesses, each comparison so many times in turns."""
     out = []
     follow(SlidingWindowJoinStrategy(), load(1_000))
     follow(MetadataJoin(), load(1_000))
     for order in ("ordered", "random"):
-        news = load(rows, order=order)
+        news = load(rows, seed, order=order)
         out += [*scheduling(news, order, rounds), state(news, order)]
     return [*out, purging(news, rounds), throughput(news, rounds)]
 
 
-def load(rows: int, **knobs: Any) -> News:
+def load(rows: int, seed: int = 7, **knobs: Any) -> News:
     """Generate news and accesses; closing rows become punctuations of ``accesses.sno``."""
-    streams = NEWS.make(rows, 7, NEWS.parse(knobs)).streams
+    streams = NEWS.make(rows, seed, NEWS.parse(knobs)).streams
     columns = [np.concatenate([streams[name][column] for name in NEWS.streams]) for column in ("ts", "sno")]
     ts, sno = (column.astype(np.int64) for column in columns)
     which = np.repeat(np.arange(2, dtype=np.int8), [len(streams[name]["ts"]) for name in NEWS.streams])

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from slackwater.pipelines.bench.joins import Row
+from slackwater.pipelines.bench.experiments import Row
 from slackwater.pipelines.bench.side_by_side import side_by_side
 from slackwater.pipelines.generate import generate
 from slackwater.plugins.contract import JoinLogic, JoinStrategy, Setting, Snapshot
@@ -81,7 +81,7 @@ class States(NamedTuple):
 class Subject:
     """A generated pair of streams in memory."""
 
-    def __init__(self, rows: int, seed: int = 7, **knobs: Any) -> None:
+    def __init__(self, rows: int, seed: int, **knobs: Any) -> None:
         import pyarrow.parquet as pq
 
         with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
@@ -183,15 +183,15 @@ def _replay(plan: JoinPlan, calls: list[tuple[str, tuple[Any, ...]]]) -> None:
             pass
 
 
-def section(rows: int = 60_000, repeat: int = 9) -> list[Row]:
+def section(rows: int = 60_000, repeat: int = 9, seed: int = 7) -> list[Row]:
     """Run all experiments; ``rows`` are those of each stream. Without repetitions nothing is timed."""
     return [
-        *_windows(rows, repeat),
-        *_irrelevant(rows, repeat),
-        *_without(rows, repeat),
-        _both_punctuated(rows),
-        _one_punctuated(rows),
-        _equation(rows),
+        *_windows(rows, repeat, seed),
+        *_irrelevant(rows, repeat, seed),
+        *_without(rows, repeat, seed),
+        _both_punctuated(rows, seed),
+        _one_punctuated(rows, seed),
+        _equation(rows, seed),
     ]
 
 
@@ -203,12 +203,12 @@ def _rates(case: str, subject: Subject, base: str, repeat: int, wanted: float | 
         yield Row(case, figures, shape, None if wanted is None else whole > wanted, timed=True)
 
 
-def _windows(rows: int, repeat: int) -> Iterator[Row]:
+def _windows(rows: int, repeat: int, seed: int) -> Iterator[Row]:
     """Fig. 8 and 9: the larger the window, the more is saved."""
     saved = 0.0
     for seconds in (1, 5, 15):
         case = f"punct-asc-100-40, {seconds} s"
-        subject = Subject(rows, window=1_000 * seconds)
+        subject = Subject(rows, seed, window=1_000 * seconds)
         own, other = subject.states("pwjoin"), subject.states("wjoin")
         sizes, others = own.held.sum(axis=1), other.held.sum(axis=1)
         share = 1 - sizes.mean() / others.mean()
@@ -216,11 +216,11 @@ def _windows(rows: int, repeat: int) -> Iterator[Row]:
         yield Row(case, _state(own, other) | {"saved": f"{share:.0%}"}, "below wjoin, more with the window", met)
         saved = share
         if repeat:
-            subject = Subject(TIMED * rows, window=1_000 * seconds)
+            subject = Subject(TIMED * rows, seed, window=1_000 * seconds)
         yield from _rates(case, subject, "wjoin", repeat, 1.0 if seconds == 15 else None)
     if repeat:
         # The paper's streams leave a state that lies in the nearest cache, where a smaller one gains nothing.
-        subject = Subject(TIMED * rows, window=15_000, gap=0.1)
+        subject = Subject(TIMED * rows, seed, window=15_000, gap=0.1)
         yield from _rates("the same, 15 s, 10,000 rows/s", subject, "wjoin", repeat, 1.0)
 
 
@@ -234,26 +234,26 @@ def _state(own: States, other: States) -> dict[str, float | str]:
     }
 
 
-def _irrelevant(rows: int, repeat: int) -> Iterator[Row]:
+def _irrelevant(rows: int, repeat: int, seed: int) -> Iterator[Row]:
     """Fig. 10: punctuations that match nothing cost little."""
     case = "asc-30-40 and random-30-40, irrelevant, 5 s"
-    subject = Subject(rows, irrelevant=1.0, **PAIR)
+    subject = Subject(rows, seed, irrelevant=1.0, **PAIR)
     own, other = subject.states("pwjoin"), subject.states("wjoin")
     met = bool((own.held == other.held).all()) and own.results == other.results
     yield Row(case, _state(own, other), "the state of wjoin", met)
     if repeat:
-        subject = Subject(TIMED * rows, irrelevant=1.0, **PAIR)
+        subject = Subject(TIMED * rows, seed, irrelevant=1.0, **PAIR)
     yield from _rates(case, subject, "wjoin", repeat, 0.95)
 
 
-def _without(rows: int, repeat: int) -> Iterator[Row]:
-    subject = Subject(TIMED * rows if repeat else rows, punctuations="none")
+def _without(rows: int, repeat: int, seed: int) -> Iterator[Row]:
+    subject = Subject(TIMED * rows if repeat else rows, seed, punctuations="none")
     yield from _rates("asc-100-40 without punctuations, 5 s", subject, "mswj", repeat, 0.97)
 
 
-def _both_punctuated(rows: int) -> Row:
+def _both_punctuated(rows: int, seed: int) -> Row:
     """Fig. 11: early propagation does not wait for the other input, which punctuates in another order."""
-    subject = Subject(rows, window=1_000, values=rows // 20, **PAIR)
+    subject = Subject(rows, seed, window=1_000, values=rows // 20, **PAIR)
     early, regular = subject.states("pwjoin").told, subject.states("pjoin", window=False).told
     middle = len(early) // 2
     figures: dict[str, float | str] = {
@@ -266,9 +266,9 @@ def _both_punctuated(rows: int) -> Row:
     return Row("asc-30-40 and random-30-40, 1 s", figures, "more out than pjoin at every step", met)
 
 
-def _one_punctuated(rows: int) -> Row:
+def _one_punctuated(rows: int, seed: int) -> Row:
     """Fig. 12: punctuations leave where only one input has them."""
-    subject = Subject(rows, a="uniform", b="punct-asc-30-40", window=5_000)
+    subject = Subject(rows, seed, a="uniform", b="punct-asc-30-40", window=5_000)
     early, regular = subject.states("pwjoin").told, subject.states("pjoin", window=False).told
     middle = len(early) // 2
     figures: dict[str, float | str] = {
@@ -283,10 +283,10 @@ def _one_punctuated(rows: int) -> Row:
     return Row("uniform and asc-30-40, 5 s", figures, "some out at every step, none from pjoin", met)
 
 
-def _equation(rows: int) -> Row:
+def _equation(rows: int, seed: int) -> Row:
     """Eq. (1) where its assumptions hold: values of one input uniform, punctuations from the other alone."""
     values = rows // 25
-    subject = Subject(rows, a="uniform", b="punct-asc-30-40", values=values, window=5_000)
+    subject = Subject(rows, seed, a="uniform", b="punct-asc-30-40", values=values, window=5_000)
     own, other = subject.states("pwjoin"), subject.states("wjoin")
     # From when every value has been seen a few times.
     seen = own.seconds > values / 20

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.pipelines.bench.joins import Row
+from slackwater.pipelines.bench.experiments import Row
 from slackwater.transforms.operators.join import Chunk, Operator
 from slackwater.transforms.settings.models import JoinConfig
 from slackwater.transforms.settings.plan import bind
@@ -30,14 +30,14 @@ SLACK_MB: Final = 40
 SCHEMA: Final = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.float64()), ("name", pa.string())])
 
 
-def section(rows: int = 1_000_000) -> list[Row]:
+def section(rows: int = 1_000_000, seed: int = 1) -> list[Row]:
     """Run ``symmetric_hash`` and ``xjoin`` on two streams of ``rows`` rows, and ``xjoin`` on a tenth of them."""
     memory = rows // 5
     everything, limited, tenth = (
-        _alone(*given)
+        _alone(*given, seed)
         for given in (("symmetric_hash", rows, None), ("xjoin", rows, memory), ("xjoin", rows // 10, memory))
     )
-    in_bytes = _alone("xjoin", rows, f"{memory * TUPLE_BYTES / 1e6:g}MB")
+    in_bytes = _alone("xjoin", rows, f"{memory * TUPLE_BYTES / 1e6:g}MB", seed)
     pace = limited["rows_per_s"] / everything["rows_per_s"]
     grown = limited["peak_mb"] - tenth["peak_mb"]
     allowed = (everything["peak_mb"] - tenth["peak_mb"]) / 4
@@ -65,18 +65,18 @@ def _row(found: dict[str, Any], shape: str = "", met: bool | None = None, timed:
     return Row(f"{found['strategy']}, {found['rows']:,} rows{limit}", figures, shape, met, timed)
 
 
-def measure(strategy: str, rows: int, memory: Any) -> dict[str, Any]:
+def measure(strategy: str, rows: int, memory: Any, seed: int = 1) -> dict[str, Any]:
     """Run a join in this process; return what there is to say of it but for the memory that it needed."""
-    _run(strategy, 4_096, 512 if memory else None)
-    return _run(strategy, rows, memory)
+    _run(strategy, 4_096, 512 if memory else None, seed)
+    return _run(strategy, rows, memory, seed)
 
 
-def _run(strategy: str, rows: int, memory: Any) -> dict[str, Any]:
+def _run(strategy: str, rows: int, memory: Any, seed: int) -> dict[str, Any]:
     join = {"strategy": strategy} | ({} if memory is None else {"memory": memory})
     config = {"time": "ts", "where": "a.k = b.k", "disorder": {"strategy": "none"}, "join": join}
     operator = Operator(bind(JoinConfig.read(config), {"a": SCHEMA, "b": SCHEMA}))
     results = seconds = busy = 0.0
-    for chunk in _chunks(rows):
+    for chunk in _chunks(rows, seed):
         started, cpu = time.perf_counter(), time.process_time()
         out = operator.push(chunk)
         seconds, busy = seconds + time.perf_counter() - started, busy + time.process_time() - cpu
@@ -100,8 +100,8 @@ def _run(strategy: str, rows: int, memory: Any) -> dict[str, Any]:
     }
 
 
-def _chunks(rows: int) -> Iterator[Chunk]:
-    rng = np.random.default_rng(1)
+def _chunks(rows: int, seed: int) -> Iterator[Chunk]:
+    rng = np.random.default_rng(seed)
     for start in range(0, rows, CHUNK):
         n = min(CHUNK, rows - start)
         ts = np.arange(start, start + n)
@@ -116,7 +116,7 @@ def _chunks(rows: int) -> Iterator[Chunk]:
 
 _CODE: Final = """
 import json, re, sys
-from slackwater.pipelines.bench.joins_xjoin import measure
+from slackwater.pipelines.bench.joins.xjoin import measure
 row = measure(*json.loads(sys.argv[1]))
 # Not ru_maxrss: it would start from the size of the process that started this one.
 peak = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())

@@ -1,6 +1,6 @@
 """A real Kafka broker on loopback, from Maven artifacts, in KRaft mode.
 
-``python tests/support/kafka_broker.py`` fetches it ahead of time.
+``python -m slackwater.pipelines.bench.kafka.broker`` fetches it ahead of time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
 
 from slackwater.transforms.engine import maven
 from slackwater.transforms.engine.maven import Module
@@ -109,7 +111,7 @@ class Broker:
 
     def send(self, topic: str, values: Iterable[Any], partition: int = 0, millis: Iterable[int] = ()) -> None:
         """Send messages, text as it is and all else as JSON, with timestamps if they are given."""
-        stamps, faults = iter(millis), []
+        stamps, faults = iter(millis), list[Any]()
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
@@ -118,7 +120,7 @@ class Broker:
         producer = Producer({"bootstrap.servers": self.address, "linger.ms": 20, "log_level": 0})
         for value in values:
             text = value if isinstance(value, str | bytes | None) else json.dumps(value)
-            stamp = {"timestamp": at} if (at := next(stamps, None)) is not None else {}
+            stamp: dict[str, Any] = {"timestamp": at} if (at := next(stamps, None)) is not None else {}
             while True:
                 try:
                     producer.produce(topic, text, partition=partition, on_delivery=delivered, **stamp)

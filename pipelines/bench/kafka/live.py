@@ -1,6 +1,4 @@
-"""A live join of two topics of a real Kafka broker, out of order, one partition silent for a while.
-
-    python benchmarks/kafka.py [--messages N] [--seconds N] [--silence N] [--silent partition|input] [--recall R]
+"""``slackwater bench kafka``: a live join of two topics of a real broker, out of order, one partition silent.
 
 A broker in KRaft mode is started on loopback. A producer of its own sends messages at a steady pace, a third
 of them up to two seconds late, over four partitions for each topic; in the middle one partition, or all of one
@@ -10,8 +8,9 @@ was written; how much longer that is in the silence than outside it tells whethe
 follows half a minute of the same, not counted. At the end, all messages are joined once more, as fast as it goes.
 """
 
+from __future__ import annotations
+
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from slackwater.pipelines.bench.report import Report, Table
+from slackwater.transforms.errors import SlackwaterError
 
 NAMES = ("a", "b")
 PARTITIONS = 4
@@ -102,7 +104,7 @@ def produce(address: str, folder: Path, start: float) -> None:
             time.sleep(0.02)
         producer.produce(f"{folder.name}-{name}", text, partition=part)
     producer.flush(60)
-    print(f"last sent {time.time() - start - due[-1][0] / 1000:.2f} s behind its time", flush=True)
+    sys.stderr.write(f"last sent {time.time() - start - due[-1][0] / 1000:.2f} s behind its time\n")
 
 
 @dataclass
@@ -160,7 +162,7 @@ def live(session: Any, broker: Any, load: Load, folder: Path, settings: dict[str
     start = time.time() + 3
     for name, table in zip(NAMES, load.tables(round(1000 * start)), strict=True):
         pq.write_table(table, folder / f"{name}.parquet")
-    sending = subprocess.Popen([sys.executable, __file__, "produce", broker.address, str(folder), str(start)])
+    sending = subprocess.Popen([sys.executable, "-m", __name__, broker.address, str(folder), str(start)])
     _wait(query, lambda: sending.poll() is not None)
     ended = time.time()
     _wait(query, lambda: _quiet(query) and time.time() > ended + idle_timeout)
@@ -174,7 +176,8 @@ def live(session: Any, broker: Any, load: Load, folder: Path, settings: dict[str
 def warm(session: Any, broker: Any, load: Load, folder: Path, settings: dict[str, Any]) -> None:
     """Join as much in 30 s: kernels are loaded, the first time compiled, and the JVM compiles what it runs."""
     folder.mkdir()
-    live(session, broker, Load(round(30 * load.messages / load.seconds), 30, 5), folder, settings)
+    few = Load(round(30 * load.messages / load.seconds), 30, 5, seed=load.seed)
+    live(session, broker, few, folder, settings)
 
 
 def _quiet(query: Any) -> bool:
@@ -191,7 +194,7 @@ def _wait(query: Any, done: Any) -> None:
 
 def judge(folder: Path, load: Load, seen: dict[str, Any]) -> dict[str, Any]:
     """Compare with what there was to find, and say how long results have waited."""
-    database = duckdb.connect()
+    database: Any = duckdb.connect()
     for name in NAMES:
         database.execute(f"create view {name} as from '{folder}/{name}.parquet'")
     database.execute(
@@ -224,7 +227,9 @@ def judge(folder: Path, load: Load, seen: dict[str, Any]) -> dict[str, Any]:
         "micro_batch_s": {"median": _round(seen["seconds"], 50), "most": _round(seen["seconds"], 100)},
         "wait_s": waits,
         "silence_adds_s": {
-            which: round(wait - waits["else"][which], 2) for which, wait in waits["silence"].items() if wait
+            which: round(wait - (waits["else"][which] or 0), 2)
+            for which, wait in waits["silence"].items()
+            if wait
         },
     }
 
@@ -250,40 +255,39 @@ def replay(session: Any, broker: Any, folder: Path, recall: float, rows_per_batc
     return rows / (time.perf_counter() - started)
 
 
-def main(options: argparse.Namespace) -> None:
-    """Run it, and print what was measured as JSON."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-    from kafka_broker import Broker
-
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Join live and once more, and judge both."""
+    from slackwater.pipelines.bench.kafka.broker import Broker
     from slackwater.transforms.spark import start_session, with_kafka
     from slackwater.transforms.spark.session import LASTING_CONF
 
-    load = Load(options.messages, options.seconds, options.silence, options.silent)
+    load = Load(options.rows, options.seconds, options.silence, options.silent, options.seed)
     conf = LASTING_CONF | {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
     session = start_session(app="slackwater kafka", conf=with_kafka(conf))
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="slackwater-kafka-") as folder:
         settings = settings_of(options.recall, idle_timeout=f"{IDLE_TIMEOUT_S}s")
-        warm(session, broker, load, Path(folder) / "warm", settings)
+        if not options.quick:
+            warm(session, broker, load, Path(folder) / "warm", settings)
         seen = live(session, broker, load, Path(folder), settings)
         found = judge(Path(folder), load, seen)
         found["replayed_per_s"] = round(replay(session, broker, Path(folder), options.recall, 100_000))
     session.stop()
+    given = {"messages": load.messages, "seconds": load.seconds, "silence": load.silence, "silent": load.silent}
     wanted = {"recall_wanted": options.recall, "idle_timeout_s": IDLE_TIMEOUT_S}
-    print(json.dumps(vars(options) | wanted | found, indent=2))
+    report.add(Table.of(_flat(given | wanted | found), title="A live join of two topics"))
     if found["recall"] < options.recall or found["doubled"] or found["wrong"]:
-        raise SystemExit("the recall was missed, or results are wrong")
+        raise SlackwaterError("the recall was missed, or results are wrong")
     if any(added > IDLE_TIMEOUT_S for added in found["silence_adds_s"].values()):
-        raise SystemExit("silence stalls the join for longer than idle_timeout")
+        raise SlackwaterError("silence stalls the join for longer than idle_timeout")
+
+
+def _flat(figures: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Return figures of figures under names of names."""
+    flat: dict[str, Any] = {}
+    for name, value in figures.items():
+        flat |= _flat(value, f"{before}{name} ") if isinstance(value, dict) else {before + name: value}
+    return flat
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["produce"]:
-        produce(sys.argv[2], Path(sys.argv[3]), float(sys.argv[4]))
-    else:
-        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-        parser.add_argument("--messages", type=int, default=1_000_000)
-        parser.add_argument("--seconds", type=float, default=180)
-        parser.add_argument("--silence", type=float, default=60)
-        parser.add_argument("--silent", choices=("partition", "input"), default="partition")
-        parser.add_argument("--recall", type=float, default=0.95)
-        main(parser.parse_args())
+    produce(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]))

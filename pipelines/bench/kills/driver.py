@@ -1,6 +1,4 @@
-"""A join on Structured Streaming that is killed at random moments, against the same join left alone.
-
-    python benchmarks/kills.py [--kills N] [--rows N] [--files N] [--seed N] [CASE]...
+"""``slackwater bench driver_kills``: a join on Spark that is killed at random, beside one left alone.
 
 The driver is a program of its own: two folders of Parquet files, a file of each per micro-batch, joined and
 written to Parquet, results by one query and late rows by another. Its process group, Java included, gets SIGKILL
@@ -8,6 +6,8 @@ at a random moment after a random number of micro-batches, and is started again 
 files are consumed. What Spark then reads of the sinks must be what it reads after a run that nobody disturbed:
 the same rows with the same ids, none missing, none twice.
 """
+
+from __future__ import annotations
 
 import argparse
 import os
@@ -25,6 +25,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from slackwater.pipelines.bench.report import Report, Table
+from slackwater.transforms.errors import SlackwaterError
 
 OUTPUTS = ("results", "late")
 NAMES = ("a", "b")
@@ -104,7 +107,7 @@ class Driver:
 
     def __init__(self, inputs: Path, out: Path, case: str, outputs: Sequence[str] = OUTPUTS) -> None:
         self._out, self._outputs = out, outputs
-        self._command = [sys.executable, __file__, "drive", str(inputs), str(out), case, *outputs]
+        self._command = [sys.executable, "-m", __name__, str(inputs), str(out), case, *outputs]
 
     def commits(self) -> int:
         """Return how many micro-batches have been committed, by all queries together."""
@@ -129,7 +132,7 @@ class Driver:
                 process.wait()
                 return True
         if process.returncode:
-            raise SystemExit(f"the driver ended with {process.returncode}")
+            raise SlackwaterError(f"the driver ended with {process.returncode}; its output says why")
         return False
 
 
@@ -139,11 +142,13 @@ def read_outputs(session: Any, out: Path) -> dict[str, Counter[Any]]:
     return {name: Counter(tuple(row.items()) for row in rows) for name, rows in found.items()}
 
 
-def main(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace, report: Report) -> None:
     """Compare every case."""
     from slackwater.transforms.spark.session import start_session
 
     chance = random.Random(options.seed)
+    table = Table("case", "kills", "output", "rows", "lost", "too many")
+    changed = []
     for case in options.cases or CASES:
         with tempfile.TemporaryDirectory(prefix="slackwater-kills-") as folder:
             inputs, alone, killed = (Path(folder) / name for name in ("inputs", "alone", "killed"))
@@ -155,20 +160,13 @@ def main(options: argparse.Namespace) -> None:
             session.stop()
         for name in OUTPUTS:
             lost, doubled = expected[name] - found[name], found[name] - expected[name]
-            same = "the same" if not lost and not doubled else f"{lost.total()} lost, {doubled.total()} too many"
-            print(f"{case}: {len(seen)} kills, {name}: {expected[name].total()} rows, {same}", flush=True)
-        if found != expected:
-            raise SystemExit(f"{case}: kills have changed the results")
+            table.add(case, len(seen), name, expected[name].total(), lost.total(), doubled.total())
+        report.progress(f"{case}: {len(seen)} kills")
+        changed += [case] if found != expected else []
+    report.add(table)
+    if changed:
+        raise SlackwaterError(f"{', '.join(changed)}: kills have changed the results")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["drive"]:
-        drive(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5:])
-    else:
-        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-        parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; default: all")
-        parser.add_argument("--kills", type=int, default=20)
-        parser.add_argument("--rows", type=int, default=100_000, help="of each input")
-        parser.add_argument("--files", type=int, default=40, help="of each input: micro-batches")
-        parser.add_argument("--seed", type=int, default=1)
-        main(parser.parse_args())
+    drive(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4:])

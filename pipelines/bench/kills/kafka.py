@@ -1,6 +1,4 @@
-"""A live join from Kafka to Kafka that is killed in the middle of micro-batches, against the same left alone.
-
-    python benchmarks/kafka_kills.py [--kills N] [--partitions N] [--messages N] [--rows N] [--recall R]
+"""``slackwater bench kafka_kills``: a live join from Kafka to Kafka, killed in mid-batch, beside one left alone.
 
 A broker in KRaft mode is started on loopback, with two topics out of order, whose timestamps tie in all
 partitions. The driver is a program of its own: it joins both and writes results to a third topic, their ids as
@@ -10,6 +8,8 @@ again on the same checkpoint, until all messages are consumed. What is in the to
 be what a run that nobody disturbed has sent: nothing lost, nothing doubled under another id, nor under the id of
 another.
 """
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from slackwater.pipelines.bench.report import Report, Table
+from slackwater.transforms.errors import SlackwaterError
 
 NAMES = ("a", "b")
 SHARDS = 4
@@ -110,8 +111,8 @@ class Driver:
         self._checkpoint, self._sends = checkpoint, Path(f"{checkpoint}-sends")
         self._out, self._parts = out, options.partitions
         self._consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "kills", "log_level": 0})
-        given = [broker.address, prefix, out, str(checkpoint), str(options.rows), str(options.recall)]
-        self._command = [sys.executable, __file__, "drive", *given]
+        given = [broker.address, prefix, out, str(checkpoint), str(options.batch_rows), str(options.recall)]
+        self._command = [sys.executable, "-m", __name__, *given]
 
     def planned(self) -> int:
         """Return how many micro-batches have been planned."""
@@ -127,9 +128,9 @@ class Driver:
         while self._life(under_way < kills, chance):
             done += 1
             under_way += self.planned() > self.committed()
-            print(f"kill {done}, micro-batch {self.planned() - 1}, {under_way} in mid-batch", flush=True)
+            sys.stderr.write(f"kill {done}, micro-batch {self.planned() - 1}, {under_way} in mid-batch\n")
         if under_way < kills:
-            raise SystemExit(f"there were {under_way} kills in mid-batch only; give it more messages")
+            raise SlackwaterError(f"there were {under_way} kills in mid-batch only; give it more --rows")
         return under_way, done
 
     def _life(self, kill: bool, chance: random.Random) -> bool:
@@ -147,7 +148,7 @@ class Driver:
                 process.wait()
                 return True
         if process.returncode:
-            raise SystemExit(f"the driver ended with {process.returncode}")
+            raise SlackwaterError(f"the driver ended with {process.returncode}; its output says why")
         return False
 
     def _size(self) -> int:
@@ -174,12 +175,12 @@ def results_of(broker: Any, topic: str) -> tuple[int, dict[str, set[tuple[int, i
     return len(sent), found
 
 
-def main(options: argparse.Namespace) -> None:
-    """Compare, and print what was found as JSON."""
-    from kafka_broker import Broker
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Kill, and compare what is in the topics."""
+    from slackwater.pipelines.bench.kafka.broker import Broker
 
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="slackwater-kafka-kills-") as folder:
-        send(broker, "in", options.messages, options.partitions)
+        send(broker, "in", options.rows, options.partitions)
         sent, pairs, under_way, kills_in_all = {}, {}, 0, 0
         for name, kills in (("alone", 0), ("killed", options.kills)):
             broker.create(f"out-{name}", options.partitions)
@@ -198,20 +199,10 @@ def main(options: argparse.Namespace) -> None:
         "doubled": sum(n - 1 for n in times.values()),
         "renamed": sum(found[key] != expected.get(key) for key in found),
     }
-    print(json.dumps(told, indent=2), flush=True)
+    report.add(Table.of(told))
     if told["lost"] or told["doubled"] or told["renamed"] or sent["alone"] != len(expected):
-        raise SystemExit("kills have changed the results")
+        raise SlackwaterError("kills have changed the results")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["drive"]:
-        drive(*sys.argv[2:6], rows=int(sys.argv[6]), recall=float(sys.argv[7]))
-    else:
-        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-        parser.add_argument("--kills", type=int, default=20, help="in mid-batch")
-        parser.add_argument("--partitions", type=int, default=3, help="of each topic")
-        parser.add_argument("--messages", type=int, default=40_000, help="of each topic")
-        parser.add_argument("--rows", type=int, default=1000, help="of each topic in a micro-batch")
-        parser.add_argument("--recall", type=float, default=0, help="to ask for; default: a fixed slack")
-        parser.add_argument("--seed", type=int, default=1)
-        main(parser.parse_args())
+    drive(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), float(sys.argv[6]))

@@ -1,12 +1,12 @@
-"""A template on a standalone cluster whose workers are killed at random moments, against the local runner.
-
-    python benchmarks/worker_kills.py [--kills N] [--rows N] [--batch-rows N] [--seed N]
+"""``slackwater bench worker_kills``: a template on a standalone cluster whose workers are killed at random.
 
 A master and two workers run on loopback as processes of their own. While ``slackwater run --runner spark
 --master`` works on a join, the process group of a worker, executor included, gets SIGKILL after a random number
 of micro-batches, and another worker takes its place. Results and late rows must be those of the local runner:
 the same rows with the same ids, none missing, none twice.
 """
+
+from __future__ import annotations
 
 import argparse
 import os
@@ -23,6 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
+
+from slackwater.pipelines.bench.report import Report, Table
+from slackwater.transforms.errors import SlackwaterError
 
 OUTPUTS = ("", "-late")
 TEMPLATE = """
@@ -77,7 +80,7 @@ class Cluster:
         log, deadline = self._folder / "master.log", time.monotonic() + 90
         while log.read_text().count("Registering worker") < len(self.workers):
             if time.monotonic() > deadline:
-                raise SystemExit(f"no workers within 90 s: {log.read_text()}")
+                raise SlackwaterError(f"no workers within 90 s: {log.read_text()}")
             time.sleep(0.1)
 
     @staticmethod
@@ -146,40 +149,34 @@ def same_rows(folder: Path, output: str) -> bool:
 
 def run_local(folder: Path) -> None:
     """Run the template here."""
-    from slackwater.pipelines.runners.local.runner import run
+    from slackwater.pipelines.runners.local import runner
     from slackwater.pipelines.template.reader import read_template_text
 
-    run(read_template_text("join", TEMPLATE.format(folder=folder, out="local")))
+    runner.run(read_template_text("join", TEMPLATE.format(folder=folder, out="local")))
 
 
-def main(options: argparse.Namespace) -> None:
-    """Compare."""
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Kill, and compare."""
     chance = random.Random(options.seed)
+    table = Table("output", "kills", "rows", "the same")
     with tempfile.TemporaryDirectory(prefix="slackwater-kills-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         write_inputs(folder, options.rows)
         run_local(folder)
         cluster = Cluster(folder)
         try:
-            process = start_run(
-                cluster, folder, sys.executable, **{"spark.slackwater.rowsPerBatch": str(options.batch_rows)}
-            )
+            conf = {"spark.slackwater.rowsPerBatch": str(options.batch_rows)}
+            process = start_run(cluster, folder, sys.executable, **conf)
             after = [chance.randint(1, 4) for _ in range(options.kills)]
             killed = kill_workers(cluster, folder, process, after)
             _, err = process.communicate()
         finally:
             cluster.stop()
         if process.returncode:
-            raise SystemExit(f"the run ended with {process.returncode}: {err}")
+            raise SlackwaterError(f"the run ended with {process.returncode}: {err}")
         for output in OUTPUTS:
-            rows, same = pq.read_metadata(folder / f"local{output}.parquet").num_rows, same_rows(folder, output)
-            print(f"{killed} kills, {output or 'results'}: {rows} rows, {'the same' if same else 'not the same'}")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=60_000, help="of each input")
-    parser.add_argument("--batch-rows", type=int, default=2_000, help="of each input in a micro-batch")
-    parser.add_argument("--seed", type=int, default=1)
-    main(parser.parse_args())
+            rows = pq.read_metadata(folder / f"local{output}.parquet").num_rows
+            table.add(output or "results", killed, rows, same_rows(folder, output))
+    report.add(table)
+    if not all(table.column("the same")):
+        raise SlackwaterError("kills have changed the results")

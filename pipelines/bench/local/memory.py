@@ -1,15 +1,17 @@
-"""Peak resident memory of a join over 2 and over 20 million rows, each in a process of its own.
+"""``slackwater bench memory``: peak resident memory of a join, and of one a tenth as large.
 
-    python benchmarks/memory.py [SMALL LARGE]
-
-Prints both peaks and their ratio; streams are read batch by batch, so it should be close to 1.
+Each runs in a process of its own. Streams are read batch by batch, so the ratio of the peaks is close to 1.
 """
 
+from __future__ import annotations
+
+import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from slackwater.pipelines.bench.report import Column, Report, Table
 from slackwater.pipelines.generate import generate
 
 CODE = """
@@ -24,21 +26,21 @@ print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1], summa
 """
 
 
-def peak(rows: int, folder: Path) -> float:
-    """Return the peak in MB of joining ``rows`` rows over both streams."""
-    generate("syn2", folder, rows=rows // 2, seed=1, delayed=0.2, max_delay=2000, keys=1000)
+def peak(rows: int, seed: int, folder: Path) -> tuple[float, int]:
+    """Return the peak in MB of joining ``rows`` rows over both streams, and the results."""
+    generate("syn2", folder, rows=rows // 2, seed=seed, delayed=0.2, max_delay=2000, keys=1000)
     done = subprocess.run([sys.executable, "-c", CODE, str(folder)], capture_output=True, text=True, check=True)
     kilobytes, results = map(int, done.stdout.split())
-    print(f"{rows:>12,} rows  {results:>12,} results  peak {kilobytes / 1024:,.0f} MB")
-    return kilobytes / 1024
+    return kilobytes / 1024, results
 
 
-def main() -> None:
-    small, large = map(int, sys.argv[1:3] or (2_000_000, 20_000_000))
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Measure both."""
+    table = Table("rows", "results", Column("peak MB", ",.0f"), Column("ratio", ".2f"))
+    small = 0.0
     with tempfile.TemporaryDirectory(prefix="slackwater-memory-") as folder:
-        peaks = [peak(rows, Path(folder, str(rows))) for rows in (small, large)]
-    print(f"ratio {peaks[1] / peaks[0]:.2f}")
-
-
-if __name__ == "__main__":
-    main()
+        for rows in (max(2, options.rows // 10), options.rows):
+            megabytes, results = peak(rows, options.seed, Path(folder, str(rows)))
+            small = small or megabytes
+            table.add(rows, results, megabytes, megabytes / small)
+    report.add(table)

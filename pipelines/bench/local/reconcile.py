@@ -1,14 +1,13 @@
-"""Produced and reconciled results of a join against DuckDB's exact join, and what the archive costs.
+"""``slackwater bench reconcile``: produced and reconciled results against DuckDB's exact join.
 
-    python benchmarks/reconcile.py [ROWS] [RUNNER]
-
-ROWS over both streams, 2 million by default; RUNNER of the reconciliation, local or spark. Prints, for a join
-that loses a row or two in a hundred to disorder, and for one that sheds most of its tuples: the results produced,
-missed and exact, the seconds of the run without and with an archive and of the reconciliation, and the size of
-the archive.
+One join loses a row or two in a hundred to disorder, the other sheds most of its tuples. Shows the results
+produced, missed and exact, the seconds of the run without and with an archive and of the reconciliation, and the
+size of the archive.
 """
 
-import sys
+from __future__ import annotations
+
+import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -16,10 +15,12 @@ from typing import Any
 
 import duckdb
 
+from slackwater.pipelines.bench.report import Column, Report, Table
 from slackwater.pipelines.generate import generate
 from slackwater.pipelines.reconcile.local import reconcile
-from slackwater.pipelines.runners.local.runner import run
+from slackwater.pipelines.runners.local.runner import run as run_local
 from slackwater.pipelines.template.reader import read_template_text
+from slackwater.transforms.errors import SlackwaterError
 
 WINDOW_MS = 5000
 TEMPLATE = """
@@ -43,7 +44,7 @@ def join(folder: Path, more: str, out: Path) -> tuple[dict[str, Any], float]:
     """Run the join; return its summary and the seconds it took."""
     text = TEMPLATE.format(folder=folder, window=WINDOW_MS, more=more, out=out)
     started = time.perf_counter()
-    summary = run(read_template_text("reconcile.yaml", text))
+    summary = run_local(read_template_text("reconcile.yaml", text))
     return summary, time.perf_counter() - started
 
 
@@ -57,39 +58,45 @@ def differences(folder: Path, files: list[str]) -> tuple[int, int]:
         SELECT sum(n), count(*) FILTER (n <> k) FROM (
             SELECT sum(1 - f) n, sum(f) k FROM
             (SELECT *, 0 f FROM ({exact}) UNION ALL SELECT *, 1 f FROM ({found})) GROUP BY x, y)"""
-    ((results, wrong),) = duckdb.sql(query).fetchall()
+    ((results, wrong),) = duckdb.connect().execute(query).fetchall()
     return int(results), int(wrong)
 
 
-def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
-    spark = sys.argv[2:] == ["spark"]
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Join, reconcile and compare."""
+    table = Table(
+        "join", "late", "archived rows", "produced", "missed", "exact", "wrong", Column("run s", ".1f"),
+        Column("with archive s", ".1f"), Column("reconcile s", ".1f"), Column("archive MB", ".1f"),
+        Column("of input", ".0%"),
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="slackwater-reconcile-") as name:
         folder = Path(name)
-        generate("syn2", folder, rows=rows // 2, seed=1, delayed=0.2, max_delay=2000, keys=500)
+        rows, seed = options.rows // 2, options.seed
+        generate("syn2", folder, rows=rows, seed=seed, delayed=0.2, max_delay=2000, keys=500)
         size = sum((folder / f"{s}.parquet").stat().st_size for s in ("s1", "s2"))
         warm, _ = join(folder, CASES["late"], folder / "warm.parquet")
         for case, settings in CASES.items():
-            settings = settings.replace("MEMORY", str(warm["state"]["max_tuples"] // 2))
+            settings = settings.replace("MEMORY", str(max(2, warm["state"]["max_tuples"] // 2)))
             _, plain_s = join(folder, settings, folder / "plain.parquet")
             archive, out = folder / f"archive {case}", folder / f"{case}.parquet"
             summary, run_s = join(folder, f"{settings}, archive: {archive}", out)
             archived = sum(file.stat().st_size for file in archive.rglob("*.parquet"))
             started = time.perf_counter()
-            if spark:
-                from slackwater.pipelines.reconcile.spark import run_parts
-
-                missed = reconcile(archive, run_parts=run_parts)
-            else:
-                missed = reconcile(archive)
+            missed = _reconciled(archive, options.runner)
             reconcile_s = time.perf_counter() - started
             results, wrong = differences(folder, [str(out), missed["file"]])
-            print(f"{case}: late {summary['late']}, archive {missed['rows']:,} of {rows:,} rows")
-            parts = f"produced {summary['results']:,} + missed {missed['results']:,}"
-            print(f"  {parts} = exact {results:,}: {wrong} wrong")
-            print(f"  run {plain_s:.1f} s, with an archive {run_s:.1f} s, reconcile {reconcile_s:.1f} s")
-            print(f"  archive {archived / 1e6:.1f} MB, {archived / size:.0%} of the input as Parquet", flush=True)
+            late = ", ".join(f"{why} {n:,}" for why, n in summary["late"].items())
+            counts = (summary["results"], missed["results"], results, wrong)
+            seconds = (plain_s, run_s, reconcile_s)
+            table.add(case, late, missed["rows"], *counts, *seconds, archived / 1e6, archived / size)
+    report.add(table)
+    if any(table.column("wrong")):
+        raise SlackwaterError("reconciliation: results are missing or wrong; see the table")
 
 
-if __name__ == "__main__":
-    main()
+def _reconciled(archive: Path, runner: str) -> dict[str, Any]:
+    if runner == "local":
+        return reconcile(archive)
+    from slackwater.pipelines.reconcile.spark import run_parts
+
+    return reconcile(archive, run_parts=run_parts)

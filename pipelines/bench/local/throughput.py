@@ -15,10 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from slackwater.pipelines.bench.report import Column, Report, Table
 from slackwater.pipelines.generate import generate
-from slackwater.pipelines.runners.local.runner import run
+from slackwater.pipelines.runners.local.runner import run as run_local
 from slackwater.pipelines.template.graph import Node
 from slackwater.pipelines.template.reader import read_template
 from slackwater.transforms.settings.models import DisorderConfig
@@ -36,23 +35,24 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 }
 
 
-def main(arguments: list[str]) -> None:
-    """Generate, join, compare, print."""
-    parser = argparse.ArgumentParser(prog="slackwater bench local", description=__doc__)
-    parser.add_argument("--rows", type=int, default=4_000_000, help="rows over both streams")
-    parser.add_argument("--reference-rows", type=int, default=200_000, help="rows that the reference joins")
-    parser.add_argument("--repeat", type=int, default=3, help="runs; the best one counts for both sides")
-    options = parser.parse_args(arguments)
-    console = Console()
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Generate, join, compare."""
+    jobs = Table(
+        "data", "rows", "results", "rows/s", "results/s", "per tuple rows/s", Column("times", ".1f"),
+        "its join alone rows/s", Column("times", ".1f", "times_join_alone"), "busy", Column("busy s", ".2f"),
+        Column("elapsed s", ".2f"), title="Parquet to Parquet",
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
         for name, keys in DATA_SETS.items():
             data = Path(folder) / str(keys)
-            generate("syn2", data, rows=options.rows // 2, seed=1, delayed=0.2, max_delay=SLACK_MS, keys=keys)
+            rows, seed = options.rows // 2, options.seed
+            generate("syn2", data, rows=rows, seed=seed, delayed=0.2, max_delay=SLACK_MS, keys=keys)
             _warm_up(data, Path(folder))
             ours = min((_ours(data, data / "out") for _ in range(options.repeat)), key=lambda s: s["elapsed_s"])
             reference = [_reference(data, options.reference_rows) for _ in range(options.repeat)]
-            _print(console, name, ours, *map(max, zip(*reference, strict=True)))
-        _strategies(console, Path(folder) / "1000", options.rows, options.repeat)
+            _add(jobs, name, ours, *map(max, zip(*reference, strict=True)))
+        report.add(jobs)
+        report.add(_strategies(Path(folder) / "1000", options.rows, options.repeat))
 
 
 def _variables(data: Path, out: Path) -> dict[str, str]:
@@ -69,24 +69,25 @@ def _warm_up(data: Path, folder: Path) -> None:
 
 
 def _ours(data: Path, out: Path) -> dict[str, Any]:
-    return run(read_template("window-join", _variables(data, out)))
+    return run_local(read_template("window-join", _variables(data, out)))
 
 
-def _strategies(console: Console, data: Path, rows: int, repeat: int) -> None:
-    """Print the throughput of strategies that adapt, as a share of ``fixed`` on the same data."""
+def _strategies(data: Path, rows: int, repeat: int) -> Table:
+    """Return the throughput of strategies that adapt, as a share of ``fixed`` on the same data."""
     rates: dict[str, float] = {}
-    console.print(f"[bold]strategies[/bold], adapting every {ROWS_PER_ADAPTATION:,} rows")
+    table = Table(
+        "strategy", "rows/s", Column("of fixed", ".2f"), Column("K ms", ",.0f"), Column("ms / adaptation", ".2f"),
+        title=f"Strategies, adapting every {ROWS_PER_ADAPTATION:,} rows", name="strategies",
+    )  # fmt: skip
     for name, options in STRATEGIES.items():
         pipeline = read_template("window-join", _variables(data, data / "out"))
         nodes = tuple(_with_disorder(node, {"strategy": name, **options}) for node in pipeline.nodes)
-        runs = [run(replace(pipeline, nodes=nodes)) for _ in range(repeat)]
+        runs = [run_local(replace(pipeline, nodes=nodes)) for _ in range(repeat)]
         rates[name] = max(summary["rows_per_s"] for summary in runs)
-        share = rates[name] / rates["fixed"]
         adaptation = min(summary["busy_s"]["adapt"] for summary in runs) / (rows / ROWS_PER_ADAPTATION)
-        console.print(
-            f"  {name:<15} {rates[name]:>12,.0f} rows/s   {share:>5.2f} of fixed   "
-            f"K {runs[0]['slack_ms']['mean']:>7,.0f} ms   {1000 * adaptation:>6.2f} ms per adaptation"
-        )
+        slack = runs[0]["slack_ms"]["mean"]
+        table.add(name, rates[name], rates[name] / rates["fixed"], slack, 1000 * adaptation)
+    return table
 
 
 def _with_disorder(node: Node, disorder: dict[str, Any]) -> Node:
@@ -100,7 +101,7 @@ def _reference(data: Path, rows: int) -> tuple[float, float]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from slackwater.pipelines.bench.per_tuple import PerTupleJoin
+    from slackwater.pipelines.bench.local.per_tuple import PerTupleJoin
 
     started = time.perf_counter()
     streams = [
@@ -129,14 +130,11 @@ def _row(pair: tuple[dict[str, Any], ...]) -> dict[str, Any]:
     return row
 
 
-def _print(console: Console, name: str, ours: dict[str, Any], job: float, join: float) -> None:
-    rows = sum(ours["input"].values())
+def _add(table: Table, name: str, ours: dict[str, Any], job: float, join: float) -> None:
     busy = ours["busy_s"]
     total = sum(busy.values())
-    console.print(f"[bold]{name}[/bold]: {rows:,} rows, {ours['results']:,} results")
-    found = ours["results"] / ours["elapsed_s"]
-    console.print(f"  slackwater   {ours['rows_per_s']:>12,.0f} rows/s   {found:>12,.0f} results/s")
-    console.print(f"  per tuple    {job:>12,.0f} rows/s   {ours['rows_per_s'] / job:>12,.1f} times")
-    console.print(f"   join alone  {join:>12,.0f} rows/s   {ours['rows_per_s'] / join:>12,.1f} times")
-    shares = "   ".join(f"{part} {seconds / total:.0%}" for part, seconds in busy.items())
-    console.print(f"  busy time    {shares}   ({total:.2f} s busy in {ours['elapsed_s']:.2f} s)")
+    shares = ", ".join(f"{part} {seconds / total:.0%}" for part, seconds in busy.items())
+    rate, found = ours["rows_per_s"], ours["results"] / ours["elapsed_s"]
+    times = (job, rate / job, join, rate / join)
+    rows = sum(ours["input"].values())
+    table.add(name, rows, ours["results"], rate, found, *times, shares, total, ours["elapsed_s"])

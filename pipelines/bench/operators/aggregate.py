@@ -1,16 +1,16 @@
-"""Throughput of SlidingWindowAggregate against a per-tuple Python reading of it, in the same run.
-
-    python benchmarks/aggregate.py [ROWS]
+"""``slackwater bench aggregate``: SlidingWindowAggregate against per-tuple Python readings of it.
 
 All take the same Arrow rows in the same order, with the same slack: range 5 m, slide 1 m, 100 groups, count, avg
 and max, a fifth of the rows up to 30 s late, and leave out nulls and rows that come too late. One Python reading
 adds each row to each extent that holds it, as the definition says; the other keeps partial aggregates per pane
 and group, as the operator does. Neither has a guard, an accounting or rows in a late output. They are run on a
-part of the rows. Prints rows per second of CPU time, which other work on the machine disturbs less, best of five,
-and how many times as fast the operator is.
+part of the rows. Shows rows per second of CPU time, which other work on the machine disturbs less, the best of
+several turns, and how many times as fast the operator is.
 """
 
-import sys
+from __future__ import annotations
+
+import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -19,9 +19,10 @@ from math import inf
 import numpy as np
 import pyarrow as pa
 
+from slackwater.pipelines.bench.report import Column, Report, Table
+from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.operators.aggregate.operator import Aggregator
 from slackwater.transforms.operators.aggregate.plan import bind_aggregate
-from slackwater.transforms.operators.join import Chunk
 from slackwater.transforms.settings.models import AggregateConfig
 
 RANGE, SLIDE, SLACK, GROUPS, CHUNK = 300_000, 60_000, 30_000, 100, 1 << 17
@@ -38,7 +39,7 @@ Result = tuple[int, int, int, float | None, float | None]
 """Extent, segment, cars, mean and largest speed."""
 
 
-def rows_of(n: int, seed: int = 1) -> pa.RecordBatch:
+def rows_of(n: int, seed: int) -> pa.RecordBatch:
     """Return reports of speeds, one every 10 ms."""
     rng = np.random.default_rng(seed)
     late = rng.integers(0, SLACK, n) * (rng.random(n) < 0.2)
@@ -152,9 +153,10 @@ def panes_run(batch: pa.RecordBatch) -> list[Result]:
     return results
 
 
-def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    batch = rows_of(rows)
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Check that all agree, then time them in turns."""
+    rows = options.rows
+    batch = rows_of(rows, options.seed)
     part = batch.slice(0, max(1, rows // 4))
     text = with_text(batch)
     columns = ["extent", "segment", "cars", "speed", "top"]
@@ -169,14 +171,12 @@ def main() -> None:
         ("Python, row by row, with panes", lambda: panes_run(part), part.num_rows),
     ]
     best = dict.fromkeys((name for name, _, _ in runs), 0.0)
-    for _ in range(5):
+    for _ in range(options.rounds):
         for name, work, n in runs:
             started = time.process_time()
             work()
             best[name] = max(best[name], n / (time.process_time() - started))
+    table = Table("run", "rows/s", Column("operator is times as fast", ".1f"))
     for name, rate in best.items():
-        print(f"{name:40} {rate:>12,.0f} rows/s, operator is {best['operator'] / rate:.1f} times as fast")
-
-
-if __name__ == "__main__":
-    main()
+        table.add(name, rate, best["operator"] / rate)
+    report.add(table)

@@ -1,14 +1,14 @@
-"""Throughput of GroupClose against group-bys that see all rows at once, in the same run.
-
-    python benchmarks/group_close.py [ROWS]
+"""``slackwater bench group_close``: GroupClose against group-bys that see all rows at once, in the same run.
 
 Bids on auctions, about 20 each, and a punctuation for each auction when it is over; count, sum, avg and max of
 the bids per auction. DuckDB, with one thread, and NumPy have all rows in memory and hold every group until the
-end; the operator takes chunks as a runner feeds it, and gives each group out when it is closed. Prints rows per
-second of CPU time, best of five, taking turns, and the ratio of them; then how many groups were open at most.
+end; the operator takes chunks as a runner feeds it, and gives each group out when it is closed. Shows rows per
+second of CPU time, the best of several turns, and their ratio; then how many groups were open at most.
 """
 
-import sys
+from __future__ import annotations
+
+import argparse
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,20 +17,21 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from slackwater.pipelines.bench.report import Column, Report, Table
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.arrival.merge import in_arrival_order
 from slackwater.transforms.operators.group_close.operator import GroupCloser
 from slackwater.transforms.operators.group_close.plan import bind_group_close
 from slackwater.transforms.settings.models import GroupCloseConfig
 
-PER_GROUP, OPEN, CHUNK, ROUNDS = 20, 1000, 1 << 17, 5
+PER_GROUP, OPEN, CHUNK = 20, 1000, 1 << 17
 AGGREGATES = {"bids": "count(*)", "total": "sum(price)", "mean": "avg(price)", "best": "max(price)"}
 SQL = "SELECT auction, count(*), sum(price), avg(price), max(price) FROM rows GROUP BY auction"
 
 
-def data(n: int, text: bool) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+def data(n: int, text: bool, seed: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Return bids in order of time, one a tick, each on one of the last OPEN auctions, and the punctuations."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     ts = np.arange(n)
     number = ts // PER_GROUP + rng.integers(0, OPEN, n)
     last = np.zeros(int(number.max()) + 1, np.int64)
@@ -78,10 +79,10 @@ def with_numpy(rows: pa.RecordBatch) -> int:
     return len((key[first], bids, total, total / bids, np.maximum.reduceat(price, first))[0])
 
 
-def best(*jobs: Callable[[], object]) -> list[float]:
+def best(rounds: int, *jobs: Callable[[], object]) -> list[float]:
     """Return the CPU seconds of each job."""
     seconds = [float("inf")] * len(jobs)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for k, job in enumerate(jobs):
             started = time.process_time()
             job()
@@ -89,29 +90,31 @@ def best(*jobs: Callable[[], object]) -> list[float]:
     return seconds
 
 
-def main() -> None:
-    n = int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Check that both agree, then time them in turns."""
     database = duckdb.connect(config={"threads": 1})
+    table = Table(
+        "groups by", "run", "rows/s", Column("GroupClose to it", ".2f"), "groups", "open at most",
+        Column("MB at most", ".1f"),
+    )  # fmt: skip
     for text in (False, True):
-        rows, punctuations = data(n, text)
-        table = pa.Table.from_batches([rows])
-        database.register("rows", table)
+        rows, punctuations = data(options.rows, text, options.seed)
+        database.register("rows", pa.Table.from_batches([rows]))
         job = closed(rows, punctuations)
         operator = job()
         groups = len(database.sql(SQL).arrow().read_all())
         assert operator.accounting.results == groups and not operator.accounting.late
-        jobs = [job, lambda: database.sql(SQL).arrow().read_all()]
-        names = ["GroupClose", "DuckDB"]
+        jobs: dict[str, Callable[[], object]] = {
+            "GroupClose": job,
+            "DuckDB": lambda: database.sql(SQL).arrow().read_all(),
+        }
         if not text:
-            jobs.append(partial(with_numpy, rows))
-            names.append("NumPy")
-        seconds = best(*jobs)
-        print(f"{n:,} rows, {groups:,} groups by {'text' if text else 'integers'}:")
-        for name, spent in zip(names, seconds, strict=True):
-            print(f"  {name:<11} {n / spent:>12,.0f} rows/s   GroupClose / {name}: {spent / seconds[0]:.2f}")
+            jobs["NumPy"] = partial(with_numpy, rows)
+        seconds = best(options.rounds, *jobs.values())
         held = operator.accounting
-        print(f"  at most {held.max_tuples:,} groups open, {held.max_bytes / 1e6:.1f} MB")
-
-
-if __name__ == "__main__":
-    main()
+        for name, spent in zip(jobs, seconds, strict=True):
+            most = (
+                (groups, held.max_tuples, held.max_bytes / 1e6) if name == "GroupClose" else (groups, None, None)
+            )
+            table.add("text" if text else "integers", name, options.rows / spent, spent / seconds[0], *most)
+    report.add(table)

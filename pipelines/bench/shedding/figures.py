@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from slackwater.pipelines.bench.joins import Row
-from slackwater.pipelines.bench.shedding_runs import Pair, Ran, run
+from slackwater.pipelines.bench.experiments import Row
+from slackwater.pipelines.bench.shedding.runs import Pair, Ran, run
 
 MEMORIES = (0.1, 0.25, 0.5, 1.0, 1.5)
 SKEWS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -28,16 +28,16 @@ STREAMS = 4
 
 
 def section(
-    rows: int = 5_600, windows: tuple[int, ...] = (400, 800), skews: tuple[float, ...] = SKEWS
+    rows: int = 5_600, windows: tuple[int, ...] = (400, 800), skews: tuple[float, ...] = SKEWS, seed: int = SEED
 ) -> list[Row]:
     """Return one row for every line of a figure that can be decided, or is worth seeing."""
-    made = [row for window in windows for row in by_memory(rows, window)]
+    made = [row for window in windows for row in by_memory(rows, window, seed)]
     window = windows[0]
-    made += uniform(rows, window)
+    made += uniform(rows, window, seed)
     for correlation in ("uncorrelated", "correlated", "anti"):
-        made += by_skew(rows, window, correlation, skews)
-    made += allocations(rows, window)
-    made += domains(rows, window)
+        made += by_skew(rows, window, correlation, skews, seed)
+    made += allocations(rows, window, seed)
+    made += domains(rows, window, seed)
     return made
 
 
@@ -50,9 +50,9 @@ def shed(pair: Pair, strategy: str, memory: int, allocation: str = "fixed") -> R
     return ran
 
 
-def by_memory(rows: int, window: int) -> Iterator[Row]:
+def by_memory(rows: int, window: int, seed: int = SEED) -> Iterator[Row]:
     """Figs. 7 and 8: results by memory."""
-    pair = Pair.zipf(rows, window, SEED)
+    pair = Pair.zipf(rows, window, seed)
     memories = [_even(share * window) for share in MEMORIES]
     best = [pair.best(memory) for memory in memories]
     found = {s: [shed(pair, s, m).results for m in memories] for s in ("random", "life", "prob")}
@@ -74,9 +74,9 @@ def by_memory(rows: int, window: int) -> Iterator[Row]:
     yield Row(case, {"R²": fit}, "random linear in memory (R² at least 0.98)", fit >= 0.98)
 
 
-def uniform(rows: int, window: int) -> Iterator[Row]:
+def uniform(rows: int, window: int, seed: int = SEED) -> Iterator[Row]:
     """Fig. 9: without skew there is nothing to choose by. Of several streams, as small memories find little."""
-    pairs = [Pair.zipf(rows, window, SEED + n, skew_r=0.0, skew_s=0.0) for n in range(STREAMS)]
+    pairs = [Pair.zipf(rows, window, seed + n, skew_r=0.0, skew_s=0.0) for n in range(STREAMS)]
     apart = []
     for share in MEMORIES:
         memory = _even(share * window)
@@ -90,7 +90,9 @@ def uniform(rows: int, window: int) -> Iterator[Row]:
     )
 
 
-def by_skew(rows: int, window: int, correlation: str, skews: tuple[float, ...]) -> Iterator[Row]:
+def by_skew(
+    rows: int, window: int, correlation: str, skews: tuple[float, ...], seed: int = SEED
+) -> Iterator[Row]:
     """Figs. 10 and 11: results by skew at M = w, and the same anti-correlated.
 
     Beside OPT there is what no strategy without foresight exceeds on average (``offline.online_ceiling``): of
@@ -98,7 +100,7 @@ def by_skew(rows: int, window: int, correlation: str, skews: tuple[float, ...]) 
     """
     found = []
     for skew in skews:
-        pair = Pair.zipf(rows, window, SEED, skew_r=skew, skew_s=skew, correlation=correlation)
+        pair = Pair.zipf(rows, window, seed, skew_r=skew, skew_s=skew, correlation=correlation)
         best = pair.best(window)
         ran = [shed(pair, strategy, window).results / best.exact for strategy in ("random", "prob")]
         found.append((*ran, pair.ceiling(window), best.kept / best.exact, best.exact))
@@ -125,11 +127,11 @@ def by_skew(rows: int, window: int, correlation: str, skews: tuple[float, ...]) 
     )
 
 
-def allocations(rows: int, window: int) -> Iterator[Row]:
+def allocations(rows: int, window: int, seed: int = SEED) -> Iterator[Row]:
     """Figs. 13 to 16: one memory for both streams, or a half for each."""
     cases = (("the same skew, 1", 1.0, 1.0), ("skew 1 and 0", 1.0, 0.0), ("skew 2 and 0", 2.0, 0.0))
     for name, skew_r, skew_s in cases:
-        pair = Pair.zipf(rows, window, SEED, skew_r=skew_r, skew_s=skew_s)
+        pair = Pair.zipf(rows, window, seed, skew_r=skew_r, skew_s=skew_s)
         gains: dict[str, list[float]] = {"random": [], "prob": [], "OPT": []}
         shares = []
         for memory in (_even(share * window) for share in MEMORIES):
@@ -153,11 +155,11 @@ def allocations(rows: int, window: int) -> Iterator[Row]:
         )
 
 
-def domains(rows: int, window: int) -> Iterator[Row]:
+def domains(rows: int, window: int, seed: int = SEED) -> Iterator[Row]:
     """Figs. 17 to 19: the larger the domain, the closer OPT is to EXACT and the further prob from OPT."""
     prob, ceiling = {}, {}
     for domain in (10, 50, 200):
-        pair = Pair.zipf(rows, window, SEED, domain=domain)
+        pair = Pair.zipf(rows, window, seed, domain=domain)
         best = [pair.best(_even(share * window)) for share in MEMORIES]
         found = [shed(pair, "prob", _even(share * window)).results for share in MEMORIES]
         prob[domain] = [n / b.kept for n, b in zip(found, best, strict=True)]

@@ -1,19 +1,22 @@
-"""Resident growth of a join that is held to a number of bytes, over that number.
+"""``slackwater bench shedding_memory``: resident growth of a join that is held to a number of bytes, over it.
 
-    python benchmarks/shedding_memory.py [MEMORY CHUNKS]
-
-The same rows are joined twice, each time in a process of its own: within ``MEMORY`` (64MB), and within the least
-that is allowed. What the first takes more than the second, at its peak, should be what it may hold more. What was
+The same rows are joined twice, each time in a process of its own: within ``--memory``, and within the least that
+is allowed. What the first takes more than the second, at its peak, should be what it may hold more. What was
 learnt of values is no less in the second, and may be more than it is allowed.
 """
 
+from __future__ import annotations
+
+import argparse
 import json
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from slackwater.pipelines.bench.report import Column, Report, Table
 from slackwater.plugins.registry.options import Memory
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.operators.join import Operator
@@ -23,7 +26,7 @@ from slackwater.transforms.settings.plan import bind
 LEAST = "1MB"
 ROWS = 10_000
 """Rows of each of the two inputs in a chunk."""
-CASES: dict[str, dict[str, object]] = {
+CASES: dict[str, dict[str, Any]] = {
     "numbers": {"shedding": "random"},
     "texts": {"shedding": "random", "texts": True},
     "counts": {"shedding": "prob"},
@@ -34,7 +37,7 @@ CASES: dict[str, dict[str, object]] = {
 """Of disorder twice as many chunks: it takes longer until buffer and windows together are at their largest."""
 
 
-def chunk(number: int, case: dict[str, object], rng: np.random.Generator) -> Chunk:
+def chunk(number: int, case: dict[str, Any], rng: np.random.Generator) -> Chunk:
     """Return the next rows, one of each input per ms."""
     batches = []
     for _ in "ab":
@@ -51,7 +54,7 @@ def chunk(number: int, case: dict[str, object], rng: np.random.Generator) -> Chu
     return Chunk(np.tile(np.array([0, 1], np.int8), ROWS), 2 * ROWS * number + np.arange(2 * ROWS), batches)
 
 
-def operator(case: dict[str, object], memory: str, schema: pa.Schema) -> Operator:
+def operator(case: dict[str, Any], memory: str, schema: pa.Schema) -> Operator:
     slack = {"strategy": "fixed", "slack": f"{case['slack']}ms"} if "slack" in case else {"strategy": "none"}
     shedding = {"strategy": case["shedding"], "memory": memory}
     if "estimate" in case:
@@ -67,9 +70,9 @@ def resident(what: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith(what))
 
 
-def measure(name: str, memory: str, chunks: int) -> None:
+def measure(name: str, memory: str, chunks: int, seed: int) -> None:
     """Print the peak of resident bytes, and the tuples and bytes that the operator counted at most."""
-    case, rng = CASES[name], np.random.default_rng(1)
+    case, rng = CASES[name], np.random.default_rng(seed)
     schema = chunk(0, case, rng).batches[0].schema
     warm = operator(case, LEAST, schema)
     for number in range(4):
@@ -81,31 +84,33 @@ def measure(name: str, memory: str, chunks: int) -> None:
     for number in range(chunks):
         limited.push(chunk(number, case, rng))
     accounting = limited.accounting
-    print(json.dumps([resident("VmHWM"), accounting.max_tuples, accounting.max_bytes]))
+    sys.stdout.write(json.dumps([resident("VmHWM"), accounting.max_tuples, accounting.max_bytes]))
 
 
-def growth(name: str, memory: str, chunks: int) -> tuple[float, float, int]:
+def growth(name: str, memory: str, chunks: int, seed: int) -> tuple[float, float, int]:
     """Return resident growth and counted bytes, each over the limit, and the tuples held."""
     found = []
     for limit in (memory, LEAST):
-        call = [sys.executable, __file__, "--measure", name, limit, str(chunks)]
+        call = [sys.executable, "-m", __name__, name, limit, str(chunks), str(seed)]
         found.append(json.loads(subprocess.run(call, capture_output=True, text=True, check=True).stdout))
     amount = Memory.parse(memory).amount
     (large, tuples, counted), (small, _, learnt) = found
     return (large - small) / (amount - learnt), counted / amount, tuples
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["--measure"]:
-        measure(sys.argv[2], sys.argv[3], int(sys.argv[4]))
-        return
-    memory, chunks = sys.argv[1:3] or ("64MB", "24")
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Measure every case."""
+    table = Table(
+        "case", "tuples", Column("counted / limit", ".2f"), Column("resident growth / limit", ".2f"),
+        title=f"Joins held to {options.memory}",
+    )  # fmt: skip
     for name, case in CASES.items():
-        ratio, counted, tuples = growth(name, memory, int(chunks) * int(str(case.get("longer", 1))))
-        print(
-            f"{name:>10}  {tuples:>9,} tuples  counted / limit {counted:.2f}  resident growth / limit {ratio:.2f}"
-        )
+        chunks = max(1, options.rows // (2 * ROWS)) * case.get("longer", 1)
+        ratio, counted, tuples = growth(name, options.memory, chunks, options.seed)
+        table.add(name, tuples, counted, ratio)
+        report.progress(f"{name}: {chunks} chunks")
+    report.add(table)
 
 
 if __name__ == "__main__":
-    main()
+    measure(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

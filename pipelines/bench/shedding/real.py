@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from slackwater.pipelines.bench.joins import Row
-from slackwater.pipelines.bench.shedding_runs import Pair, run
+from slackwater.pipelines.bench.experiments import Row
+from slackwater.pipelines.bench.shedding.runs import Pair, run
 from slackwater.pipelines.generate import DATASETS
 from slackwater.transforms.errors import SlackwaterError
 
@@ -17,22 +17,28 @@ SHARES = (0.05, 0.1, 0.25, 0.5)
 MINUTE = 60_000
 
 
-def section(rows: int = 6_000) -> list[Row]:
+def section(rows: int = 6_000, seed: int = 7) -> list[Row]:
     """Run every strategy on departures to the same destination within a day, and on auctions and their bids."""
-    flights = _pair("flights", rows, ("ewr", "jfk"), ("dest", "dest"), 24 * 60 * MINUTE)
+    flights = _pair("flights", rows, ("ewr", "jfk"), ("dest", "dest"), 24 * 60 * MINUTE, seed)
     short = {"punctuations": "none", "rate": 1.0, "length": 10 * MINUTE}
-    nexmark = _pair("nexmark", rows, ("auctions", "bids"), ("id", "auction"), 10 * MINUTE, **short)
+    nexmark = _pair("nexmark", rows, ("auctions", "bids"), ("id", "auction"), 10 * MINUTE, seed, **short)
     named = {"flights, EWR and JFK, 24 h": flights, "nexmark, auctions and bids, 10 m": nexmark}
     return [row for name, pair in named.items() if pair is not None for row in _rows(name, pair)]
 
 
 def _pair(
-    dataset: str, rows: int, names: tuple[str, str], keys: tuple[str, str], window: int, **knobs: Any
+    dataset: str,
+    rows: int,
+    names: tuple[str, str],
+    keys: tuple[str, str],
+    window: int,
+    seed: int = 7,
+    **knobs: Any,
 ) -> Any:
     """Return two streams of a data set in order of event time, or None where it is not installed."""
     known = DATASETS[dataset]
     try:
-        streams = known.make(rows, 7, known.parse(knobs)).streams
+        streams = known.make(rows, seed, known.parse(knobs)).streams
     except ValueError:
         return None
     ts, values = [], []

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater.pipelines.bench.joins import Row
+from slackwater.pipelines.bench.experiments import Row
 from slackwater.pipelines.bench.side_by_side import side_by_side
 from slackwater.pipelines.generate.sampling import zipf_ranks
 from slackwater.pipelines.runners.local.runner import run
@@ -39,13 +39,16 @@ SHAPE = "prob at least half as fast as the join without a limit"
 
 
 def section(
-    rows: int = 1_000_000, rounds: int = 7, cases: Mapping[str, tuple[int, int, int]] = CASES
+    rows: int = 1_000_000,
+    rounds: int = 7,
+    cases: Mapping[str, tuple[int, int, int]] = CASES,
+    seed: int = 1,
 ) -> list[Row]:
     """Compare the operator alone, then the embedded runner with and without late rows in a file."""
     made = []
     with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
         for name, (window, keys, memory) in cases.items():
-            streams = [drawn(rows // 2, keys, seed) for seed in (1, 2)]
+            streams = [drawn(rows // 2, keys, seed + which) for which in range(2)]
             for side, stream in zip(("left", "right"), streams, strict=True):
                 pq.write_table(pa.Table.from_batches([stream]), f"{folder}/{side}.parquet")
             shedding = {"strategy": "prob", "memory": memory}

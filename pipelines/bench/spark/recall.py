@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from slackwater.pipelines.bench.disorder import Subject
+from slackwater.pipelines.bench.disorder.comparison import Subject
 from slackwater.plugins.contract import Int64s
 from slackwater.transforms.spark.join import sliding_window_join
 

@@ -44,10 +44,10 @@ class Data:
         return reader.parquet(str(self.folder / name))
 
 
-def make_data(folder: Path, rows: int, batch_rows: int, keys: int, window_ms: int) -> Data:
+def make_data(folder: Path, rows: int, batch_rows: int, keys: int, window_ms: int, seed: int) -> Data:
     """Write rows over two streams, a fifth of them up to 2 s late, and last ones that release all the others."""
     knobs: dict[str, Any] = {"delayed": 0.2, "max_delay": SLACK_MS, "keys": keys, "window": window_ms}
-    made = generate("syn2", folder / "whole", rows=rows // 2, seed=1, **knobs)
+    made = generate("syn2", folder / "whole", rows=rows // 2, seed=seed, **knobs)
     for which, (name, file) in enumerate(made.files.items()):
         (folder / name).mkdir()
         table = pq.read_table(file)
@@ -106,7 +106,7 @@ class Run(NamedTuple):
     results: int
 
 
-def run(frame: DataFrame, data: Data) -> Run:
+def measure(frame: DataFrame, data: Data) -> Run:
     """Run a query on all files into nothing; count what it finds."""
     counted = frame.observe("found", F.count(F.lit(1)).alias("rows"))
     started = time.perf_counter()
