@@ -20,7 +20,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-
 from slackwater.transforms.engine import maven
 from slackwater.transforms.engine.maven import Module
 from slackwater.transforms.spark.connector import cache_folder
