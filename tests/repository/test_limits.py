@@ -47,7 +47,6 @@ EXCEPTIONS = {
         "PunctuatedJoinLogic.punctuated_step",
         "RecordStore._advance",
         "ShardRows.add",
-        "_recall",
         "late_batches",
     },
 }

@@ -176,7 +176,9 @@ def run(options: argparse.Namespace, report: Report) -> None:
                 given = {"recall": recall} if strategy == "quality_driven" else {}
                 got = measure(data, {"strategy": strategy, **given})
                 took = np.median([seen.seconds for seen in got.log]) * 1e3
-                shares = (got.fulfilled(recall), got.fulfilled(0.99 * recall))
-                table.add(name, strategy, recall, got.average_slack / SECOND, got.recall, *shares, took)
+                table.add(
+                    name, strategy, recall, got.average_slack / SECOND, got.recall, got.fulfilled(recall),
+                    got.fulfilled(0.99 * recall), took,
+                )  # fmt: skip
                 report.progress(f"{name}: {strategy} at {recall:g}")
     report.add(table)

@@ -86,9 +86,10 @@ def run(options: argparse.Namespace, report: Report) -> None:
             reconcile_s = time.perf_counter() - started
             results, wrong = differences(folder, [str(out), missed["file"]])
             late = ", ".join(f"{why} {n:,}" for why, n in summary["late"].items())
-            counts = (summary["results"], missed["results"], results, wrong)
-            seconds = (plain_s, run_s, reconcile_s)
-            table.add(case, late, missed["rows"], *counts, *seconds, archived / 1e6, archived / size)
+            table.add(
+                case, late, missed["rows"], summary["results"], missed["results"], results, wrong, plain_s, run_s,
+                reconcile_s, archived / 1e6, archived / size,
+            )  # fmt: skip
     report.add(table)
     if any(table.column("wrong")):
         raise SlackwaterError("reconciliation: results are missing or wrong; see the table")

@@ -135,6 +135,8 @@ def _add(table: Table, name: str, ours: dict[str, Any], job: float, join: float)
     total = sum(busy.values())
     shares = ", ".join(f"{part} {seconds / total:.0%}" for part, seconds in busy.items())
     rate, found = ours["rows_per_s"], ours["results"] / ours["elapsed_s"]
-    times = (job, rate / job, join, rate / join)
     rows = sum(ours["input"].values())
-    table.add(name, rows, ours["results"], rate, found, *times, shares, total, ours["elapsed_s"])
+    table.add(
+        name, rows, ours["results"], rate, found, job, rate / job, join, rate / join, shares, total,
+        ours["elapsed_s"],
+    )  # fmt: skip

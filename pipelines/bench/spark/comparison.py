@@ -91,8 +91,8 @@ def _state(session: SparkSession, folder: Path, options: argparse.Namespace) -> 
         title=f"State: {rows:,} rows by {batch_rows:,}, second half of the run, in multiples of the bytes given",
     )  # fmt: skip
     for name, window_ms in WINDOWS_MS.items():
-        given = (rows, batch_rows, MANY_KEYS, window_ms, options.seed)
-        costs = state_of(session, make_data(folder / f"window-{window_ms}", *given))
+        data = make_data(folder / f"window-{window_ms}", rows, batch_rows, MANY_KEYS, window_ms, options.seed)
+        costs = state_of(session, data)
         table.add(name, *_figures(costs[len(costs) // 2 :]))
     return table
 
