@@ -82,7 +82,7 @@ def spark(spark_python: None) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Any]:
     """One Kafka broker for the whole test run."""
-    from slackwater.pipelines.bench.kafka.broker import Broker
+    from kafka_broker import Broker
 
     with Broker() as running:
         yield running

@@ -223,6 +223,12 @@ class Held(NamedTuple):
     cells: Int64s
     nulls: UInt64s
 
+    @classmethod
+    def none(cls, width: int) -> Held:
+        """No tuples; ``width`` is that of the cells."""
+        none = np.empty(0, np.int64)
+        return cls(none.astype(np.int8), none, none, none.reshape(0, width), none.astype(np.uint64))
+
 
 class Feedback(NamedTuple):
     """What the join saw since the last adaptation; one entry per tuple that reached it."""

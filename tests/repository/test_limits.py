@@ -31,7 +31,6 @@ EXCEPTIONS = {
         "GroupStore",
         "InputQueue",
         "JoinPlan",
-        "Operator",
         "OverflowLogic",
         "PunctuatedJoinLogic",
         "ReorderBuffer",
@@ -40,13 +39,12 @@ EXCEPTIONS = {
     "packed": {
         "InputQueue._shed",
         "LimitedWindowJoinLogic.limited_step",
-        "Operator.__init__",
-        "Operator._evict",
         "PassOnPunctuatedLogic.punctuated_step",
         "PerTupleJoin._join",
         "PunctuatedJoinLogic.punctuated_step",
         "RecordStore._advance",
         "ShardRows.add",
+        "_recall",
         "late_batches",
     },
 }

@@ -13,7 +13,7 @@ from slackwater.transforms.arrival.event_times import event_times
 from slackwater.transforms.arrival.guard import Guard
 from slackwater.transforms.arrival.time_faults import TimeFaults
 from slackwater.transforms.kernels.arrival import guard as kernel
-from slackwater.transforms.rows import ipc
+from slackwater.transforms.rows import ipc, row_code
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.sharding.copies import COPY, without_copies
 
@@ -69,6 +69,11 @@ class Taken(NamedTuple):
     copies: list[Bools]
     """Which of them another shard accounts for."""
     refused: list[Refused]
+
+    @property
+    def codes(self) -> Int64s:
+        """``rows.row_code`` of each accepted row."""
+        return row_code.pack(self.seq, self.source)
 
 
 class Intake:

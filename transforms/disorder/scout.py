@@ -26,19 +26,26 @@ from slackwater.plugins.contract import (
     DisorderLogic,
     DisorderStrategy,
     Feedback,
+    Held,
     Int64s,
     Setting,
     Snapshot,
 )
 from slackwater.plugins.guard.calls import guarded
-from slackwater.transforms.arrival.intake import Chunk, Refused
+from slackwater.transforms.arrival.intake import Chunk, Intake
 from slackwater.transforms.arrival.merge import arrival_numbers
 from slackwater.transforms.arrival.ties import in_stable_order
-from slackwater.transforms.disorder.buffer import Emitted, ReorderBuffer
+from slackwater.transforms.disorder.buffer import ReorderBuffer
+from slackwater.transforms.disorder.order import Order, Ordered
 from slackwater.transforms.disorder.sample import Sample, Sampler, at_level
+from slackwater.transforms.disorder.schedule import Schedule
 from slackwater.transforms.kernels.disorder.shared_bounds import follow
-from slackwater.transforms.operators.join import Operator
+from slackwater.transforms.operators.join.operator import Operator
+from slackwater.transforms.operators.join.stage import Join
+from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
+from slackwater.transforms.punctuation.judge import Judged
+from slackwater.transforms.rows.shard_rows import ShardRows
 from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan, bind
 
 _LEFT_OUT: dict[str, Any] = {
@@ -97,59 +104,32 @@ def led_by(plan: JoinPlan, logic: DisorderLogic) -> JoinPlan:
     return replace(plan, disorder=Led(logic=logic, watermarks=plan.disorder.watermark_columns))
 
 
-class ScoutOperator(Operator):
-    """A join that shows its buffer; where the strategy does not need to know what joins, it joins nothing."""
-
-    def __init__(self, plan: JoinPlan, leader: Leader, snapshot: Snapshot | None = None) -> None:
-        super().__init__(led_by(plan, leader), snapshot)
-        self._leader = leader
-        self._joins = leader.interval is not None and plan.disorder.needs_feedback
-        self._pacing.measured = False
-
-    @property
-    def buffer(self) -> ReorderBuffer:
-        return self._buffer
-
-    def _take(self, out: Outputs, chunk: Chunk | None, shed: Sequence[Refused] = ()) -> None:
-        if self._joins or chunk is None:
-            super()._take(out, chunk, shed)
-            return
-        taken = self._intake.take(chunk)
-        arrivals = self._rows.add(taken, self._shows_cells)
-        spans = self._pacing.intervals(out, self._pacing.follow(arrivals.progress))
-        parts = [self._leader.logic.bounds(arrivals.part(span)) for span in spans]
-        bounds = np.concatenate(parts)
-        self._leader.note(arrivals, bounds)
-        self._pacing.hold(arrivals, bounds)
-        self._buffer.push(arrivals.input, arrivals.ts, taken.seq * 8 + taken.source, bounds)
-
-    def _process(self, out: Outputs, emitted: Emitted, level: Int64s) -> None:
-        if self._joins:
-            super()._process(out, emitted, level)
-
-
 class LedOperator(Operator):
     """The join of a shard that follows its scout."""
 
     def __init__(self, plan: JoinPlan, scout: Scout, snapshot: Snapshot | None = None, shard: int = 0) -> None:
         super().__init__(led_by(plan, scout.follower), snapshot, shard)
         self._scout = scout
-        self._buffer.leader = scout.follower
-        self._tells = scout.adapts and not self._pacing.measured
+        self.order.buffer.leader = scout.follower
+        self._tells = scout.adapts and not self.order.pace.measured
         """Whether there is a row of metrics for every micro-batch, rather than for so much stream time."""
-        self._pacing.measured |= self._tells
+        self.order.pace.measured |= self._tells
 
     def advance(self, progress: Int64s) -> Outputs:
         """Go on to where the scout is; what it has not released, no shard has."""
-        self._buffer.catch_up(self._scout.buffer)
+        self.order.buffer.catch_up(self._scout.buffer)
         out = super().advance(progress)
         if self._tells:
-            self._pacing.finish(out)
+            self.order.pace.measure()
+            out.metrics.extend(self.order.pace.metrics())
         return out
 
 
 class Scout:
     """Learns slacks from samples, micro-batch by micro-batch.
+
+    It has the stages of a join up to the join itself, and nothing to deliver. It joins only if the strategy has
+    to know what joins.
 
     Args:
         plan: what ``scout_plan`` returned.
@@ -158,12 +138,26 @@ class Scout:
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
-        before = state.get("operator")
-        logic = guarded(plan.disorder, plan.setting, before["disorder"] if before else None)
+        before: dict[str, Any] = dict(state.get("operator", {}))
+        logic = guarded(plan.disorder, plan.setting, before.get("disorder"))
         self._plan = plan
         self._leader = Leader(logic, len(plan.members), state.get("leader"))
-        self._operator = ScoutOperator(plan, self._leader, before)
-        self.follower = Follower(self._leader, self._operator)
+        led, accounting, seconds = (
+            led_by(plan, self._leader),
+            Accounting(plan.inputs),
+            {"kernel": 0.0, "adapt": 0.0},
+        )
+        self._rows = ShardRows(led, before)
+        self._intake = Intake(led, before.get("intake"))
+        self._order = Order(led, accounting, seconds, before)
+        self._order.pace.measured = False
+        self._schedule = Schedule(self._order.pace)
+        self._join: Join | None = None
+        if self.adapts and plan.disorder.needs_feedback:
+            joined = guarded(plan.join, plan.setting, before.get("join"))
+            shedding = guarded(plan.shedding, plan.setting)
+            self._join = Join(led, joined, shedding, self._rows, self._order.buffer, accounting, seconds, before)
+        self.follower = Follower(self._leader, self._order.buffer)
 
     def take(self, samples: Sequence[Sequence[Sample]], first: int) -> None:
         """Learn from a micro-batch; until ``settle``, ``follower`` tells the bounds at each of its arrivals.
@@ -179,15 +173,49 @@ class Scout:
             rows = pa.concat_batches([empty, *(at_level(sample.rows, level) for sample in of_input)])
             batches.append(rows)
             arrivals.append(arrival_numbers(self._plan, i, rows) + first)
-        self._operator.push(in_stable_order(self._plan, batches, arrivals))
+        self._push(in_stable_order(self._plan, batches, arrivals))
+        self._compact()
+
+    def _push(self, chunk: Chunk) -> None:
+        taken = self._intake.take(chunk)
+        arrivals, codes = self._rows.add(taken, self._order.pace.needs_cells), taken.codes
+        newest = self._order.pace.follow(arrivals.progress)
+        bounds = np.empty(newest.size, np.int64)
+        for part in self._schedule.parts(newest):
+            bounds[part] = self._order.pace.bounds(arrivals.part(part))
+            if self._join is not None:
+                released = self._order.release(arrivals.part(part), codes[part], newest[part], bounds[part])
+                self._learn(self._join, released)
+        if self._join is None:
+            # Nothing is learnt from what leaves, so it may leave at once.
+            self._order.release(arrivals, codes, newest, bounds)
+
+    def _go_on(self, ordered: Ordered) -> None:
+        if self._join is not None:
+            self._learn(self._join, ordered)
+        self._compact()
+
+    def _learn(self, join: Join, ordered: Ordered) -> None:
+        """Let the strategy know what rows find that have left the buffer."""
+        for part, peaks in join.parts(ordered):
+            judged = Judged(self._rows.reached(part))
+            joined = join.step(judged.tuples, None, peaks, lambda released, matches: None)
+            self._order.learn(judged.outcome(joined, join.follow(judged.tuples)))
+
+    def _compact(self, force: bool = False) -> None:
+        """Forget rows that nothing refers to, once they are the larger part of what is stored."""
+        held = Held.none(self._plan.condition.width) if self._join is None else self._join.held()
+        if force or len(self._rows) >= 2 * (len(self._order) + held.ts.size) + _SPARE:
+            self._rows.keep(self._order.buffer.held(), held)
+            self._rows.forget_texts(self._order.held_cells())
 
     def advance(self, progress: Int64s) -> None:
-        """Go on to where all rows have brought the inputs (``Operator.advance``)."""
-        self._operator.advance(progress)
+        """Go on to where all rows have brought the inputs (``Order.advance``)."""
+        self._go_on(self._order.advance(self._intake.advance(progress)))
 
     def idle(self, members: Sequence[int]) -> None:
-        """Hold nothing back for inputs that bring no rows (``Operator.idle``)."""
-        self._operator.idle(members)
+        """Hold nothing back for inputs that bring no rows (``Order.idle``)."""
+        self._go_on(self._order.idle(members))
 
     def settle(self) -> None:
         """Forget where in a micro-batch bounds have moved."""
@@ -202,18 +230,24 @@ class Scout:
     @property
     def buffer(self) -> ReorderBuffer:
         """What is held of the samples."""
-        return self._operator.buffer
+        return self._order.buffer
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything held."""
-        return self._operator.nbytes
+        joined = 0 if self._join is None else self._join.nbytes
+        return self._rows.nbytes + self._order.nbytes + joined
 
     def snapshot(self) -> Snapshot:
         """Everything needed to go on in another process, once a micro-batch is settled."""
-        return {"operator": self._operator.snapshot(), "leader": self._leader.kept()}
+        self._compact(force=True)
+        joined = {} if self._join is None else self._join.snapshot()
+        stages = {**self._order.snapshot(), **self._rows.snapshot(), **joined}
+        return {"operator": {"intake": self._intake.snapshot(), **stages}, "leader": self._leader.kept()}
 
 
+_SPARE: Final = 4096
+"""Rows that nothing refers to any more, at most, besides as many as are needed."""
 _FIRST: Final = np.iinfo(np.int64).min
 _LAST: Final = np.iinfo(np.int64).max
 
@@ -289,8 +323,8 @@ class Follower:
 
     interval: int | None = None
 
-    def __init__(self, leader: Leader, scout: ScoutOperator) -> None:
-        self._leader, self._scout = leader, scout
+    def __init__(self, leader: Leader, buffer: ReorderBuffer) -> None:
+        self._leader, self._buffer = leader, buffer
         self.held_bounds: Int64s = np.empty(0, np.int64)
         self.settle()
 
@@ -314,7 +348,7 @@ class Follower:
             noted.bound[min(seen + 1, noted.bound.size - 1) :].max()
             for seen, noted in zip(self._seen, self._leader.noted, strict=True)
         ]
-        return np.minimum(largest, self._scout.buffer.released)
+        return np.minimum(largest, self._buffer.released)
 
     def slacks(self, arrivals: Arrivals) -> Int64s:
         """The slack that arrivals meet. Bounds do not tell it: the shard has not seen all progress."""

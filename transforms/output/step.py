@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from slackwater.plugins.contract import Bools, Evicted, Float64s, Int64s, Matches
+from slackwater.plugins.contract import Bools, Evicted, Float64s, Int8s, Int64s, Matches, Released
 from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.expressions.opcodes import Lost
 
-P = ParamSpec("P")
-T = TypeVar("T")
+
+class Outcome(NamedTuple):
+    """What became of rows that have reached the join: of the tuples among them, and of the others."""
+
+    tuples: Released
+    """All but those that contradict a punctuation."""
+    delay: Int64s
+    gone: Float64s
+    """Of the late ones, the share of their partners that had been joined before."""
+    sizes: list[Any]
+    """Join size and cross size of each; where shedding may cost results, also how many of them."""
+    marked: Int8s | None = None
+    """The input by which each punctuation came; None where there are no promises."""
+    violating: Released | None = None
+    """Tuples that contradict a punctuation."""
 
 
 class Joined:
     """Sizes of every tuple of a step, and the tuples that left or should not have come."""
 
     def __init__(self) -> None:
+        self.lost: Float64s | None = None
+        """Results that each tuple missed because of shedding, where that is counted."""
         self._join_size: list[Int64s] = [np.empty(0, np.int64)]
         self._cross_size: list[Float64s] = [np.empty(0)]
         self._contradicts: list[Int64s] = [np.empty(0, np.int64)]
@@ -36,8 +48,9 @@ class Joined:
 
     @property
     def sizes(self) -> list[Any]:
-        """Join size and cross size of each tuple."""
-        return [np.concatenate(self._join_size), np.concatenate(self._cross_size)]
+        """Join size and cross size of each tuple, and what it lost if that is known."""
+        lost = [] if self.lost is None else [self.lost]
+        return [np.concatenate(self._join_size), np.concatenate(self._cross_size), *lost]
 
     @property
     def contradicts(self) -> Int64s:
@@ -58,17 +71,3 @@ def does_not_fit(condition: str | None) -> SlackwaterError:
         f"where: {condition} computes a whole number that does not fit into 64 bits; keep the numbers smaller, "
         "or divide them"
     )
-
-
-def naming_condition(method: Callable[P, T]) -> Callable[P, T]:
-    """Let a method of an operator name the join's condition where a number of it does not fit."""
-
-    @wraps(method)
-    def named(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(*args, **kwargs)
-        except Lost:
-            operator: Any = args[0]
-            raise does_not_fit(operator._plan.config.where) from None
-
-    return named

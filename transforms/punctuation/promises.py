@@ -18,7 +18,7 @@ from slackwater.transforms.rows.encoder import CellEncoder, grown
 from slackwater.transforms.rows.store import RowStore
 from slackwater.transforms.settings.plan import JoinPlan
 
-__all__ = ["DROPPED", "JOINS", "MARKED", "VIOLATES", "Judged", "Promises"]
+__all__ = ["DROPPED", "JOINS", "MARKED", "VIOLATES", "Promises", "Verdicts"]
 
 RANGES: Final = 1 << 10
 """Separate ranges of one kind at most; those that touch are one."""
@@ -30,20 +30,13 @@ _DERIVED: Final = {
 }
 
 
-class Judged(NamedTuple):
+class Verdicts(NamedTuple):
     """Rows in the order in which they reached the join, sorted by what they are."""
 
     verdict: Int8s
     """One of JOINS, MARKED, VIOLATES, DROPPED per row."""
     punctuations: Punctuations
     """Those that took effect, counted in rows that are JOINS."""
-
-    def but(self, contradicts: Int64s, late: Bools) -> Int8s:
-        """Return the verdicts, now that the join has found what contradicts, counted in rows that are JOINS."""
-        verdict = self.verdict.copy()
-        wrong = np.flatnonzero(verdict == JOINS)[contradicts]
-        verdict[wrong] = np.where(late[wrong], DROPPED, VIOLATES)
-        return verdict
 
 
 class Promises:
@@ -97,7 +90,7 @@ class Promises:
         if snapshot:
             self._restore(snapshot)
 
-    def judge(self, released: Released, mark: Int8s, stores: Sequence[RowStore]) -> Judged:
+    def judge(self, released: Released, mark: Int8s, stores: Sequence[RowStore]) -> Verdicts:
         """Sort rows that have reached the join; ``mark`` is the kind of punctuation that each is, or -1."""
         n = released.ts.size
         given, marks = self._read(released, mark, stores)
@@ -110,7 +103,7 @@ class Promises:
             self._state, self._patterns, released.input, released.ts, released.late, released.cells,
             released.nulls, given, marks, verdict, self._key, *out,
         )  # fmt: skip
-        return Judged(verdict, Punctuations._make(array[:size] for array in out))
+        return Verdicts(verdict, Punctuations._make(array[:size] for array in out))
 
     def finish(self) -> Punctuations:
         """Put what is pending in force: the inputs have ended."""

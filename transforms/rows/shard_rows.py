@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,29 +15,50 @@ from slackwater.transforms.errors import StateError
 from slackwater.transforms.kernels.rows import lookup as row_kernel
 from slackwater.transforms.output.archive import Archive
 from slackwater.transforms.punctuation.marks import marked
+from slackwater.transforms.rows import row_code
 from slackwater.transforms.rows.encoder import CellEncoder
 from slackwater.transforms.rows.store import Beside, RowStore, UnknownRow
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.state.snapshot import ANEW
 
 
-class ShardRows:
-    """Accepted rows of every input, from their arrival until neither the buffer nor the join refers to them."""
+class Reached(NamedTuple):
+    """Rows that have reached the join, in order."""
 
-    def __init__(self, plan: JoinPlan, encoder: CellEncoder, snapshot: Sequence[Snapshot] = ()) -> None:
-        self._plan, self._encoder = plan, encoder
+    tuples: Released
+    """What is known of them, as if all were tuples."""
+    source: Int8s
+    """The input by which each came; ``tuples.input`` is the one that it counts as an arrival of."""
+    delay: Int64s
+
+
+class ShardRows:
+    """Accepted rows of every input, from their arrival until neither the buffer nor the join refers to them.
+
+    Args:
+        plan: what the operator does.
+        snapshot: a mapping with what ``snapshot`` returned, or without.
+    """
+
+    def __init__(self, plan: JoinPlan, snapshot: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self._plan = plan
+        self.encoder = CellEncoder(plan.condition, snapshot.get("texts"))
         self._counts_as = np.asarray(plan.counts_as, np.int8)
         self._shared = [plan.config.shards > 1 and plan.partitioning.copies(i) for i in range(len(plan.members))]
         self.stores = [RowStore(schema, plan.condition.width) for schema in plan.schemas.values()]
-        for store, rows in zip(self.stores, snapshot, strict=False):
+        for store, rows in zip(self.stores, snapshot.get("rows", ()), strict=False):
             store.restore(rows)
 
     @property
     def nbytes(self) -> int:
-        return self._encoder.dictionary.nbytes + sum(store.nbytes for store in self.stores)
+        return self.encoder.dictionary.nbytes + sum(store.nbytes for store in self.stores)
 
-    def snapshot(self) -> list[Snapshot]:
-        return [store.snapshot() for store in self.stores]
+    def __len__(self) -> int:
+        return sum(map(len, self.stores))
+
+    def snapshot(self) -> Snapshot:
+        rows = [store.snapshot() for store in self.stores]
+        return {"texts": self.encoder.dictionary.snapshot(), "rows": rows}
 
     def add(self, taken: Taken, show_cells: bool) -> Arrivals:
         """Keep the accepted rows; return the arrivals, with their cells if a disorder strategy wants to see them.
@@ -49,7 +72,7 @@ class ShardRows:
             arrivals = arrivals._replace(cells=shown[0], nulls=shown[1])
         for i, (batch, at) in enumerate(zip(taken.rows, taken.of_input, strict=True)):
             if at.size:
-                cells, nulls = self._encoder.encode(self._counts_as[i], batch, self._plan.source_columns(i))
+                cells, nulls = self.encoder.encode(self._counts_as[i], batch, self._plan.source_columns(i))
                 known = (taken.seq[at], arrivals.ts[at], arrivals.clock[at], arrivals.delay[at])
                 mark = marked(self._plan.marks, i, batch)
                 flags = np.zeros(at.size, np.bool_), taken.copies[i], mark
@@ -59,8 +82,8 @@ class ShardRows:
                     arrivals.nulls[at[mark >= 0]] = ~np.uint64(0)
         return arrivals
 
-    def released(self, emitted: Emitted) -> tuple[Released, Int8s, Int64s]:
-        """Return rows that leave the buffer, the input by which each came, and its delay."""
+    def reached(self, emitted: Emitted) -> Reached:
+        """Return what is known of rows that leave the buffer."""
         n = emitted.ts.size
         cells = np.empty((n, self._plan.condition.width), np.int64)
         nulls, delay = np.empty(n, np.uint64), np.empty(n, np.int64)
@@ -69,17 +92,17 @@ class ShardRows:
             beside, into = (rows.seq, rows.cells, rows.nulls, rows.delay), (cells, nulls, delay)
             unknown = row_kernel.scatter(emitted.code, i, *beside, *into)
             if unknown >= 0:
-                raise UnknownRow(int(emitted.code[unknown] >> 3))
-        source = (emitted.code & 7).astype(np.int8)
-        tuples = Released(self._counts_as[source], emitted.code >> 3, emitted.ts, emitted.late, cells, nulls)
-        return tuples, source, delay
+                raise UnknownRow(int(row_code.seq_of(emitted.code[unknown])))
+        source, seq = row_code.input_of(emitted.code), row_code.seq_of(emitted.code)
+        tuples = Released(self._counts_as[source], seq, emitted.ts, emitted.late, cells, nulls)
+        return Reached(tuples, source, delay)
 
     def held(self, evicted: Evicted) -> Held:
         """Return what joins know of rows that they had to give up."""
         n = evicted.seq.size
         cells = np.empty((n, self._plan.condition.width), np.int64)
         ts, nulls = np.empty(n, np.int64), np.empty(n, np.uint64)
-        codes = evicted.seq * 8 + evicted.input
+        codes = row_code.pack(evicted.seq, evicted.input)
         for i in range(len(self._plan.members)):
             rows = self.stores[i].beside
             unknown = row_kernel.scatter(codes, i, rows.seq, rows.cells, rows.nulls, rows.ts, cells, nulls, ts)
@@ -109,7 +132,7 @@ class ShardRows:
     def needed(self, codes: Int64s, held: Held) -> list[Int64s]:
         """Return the numbers of each input's rows that the buffer, which has these codes, or the join holds."""
         return [
-            np.concatenate([codes[codes & 7 == i] >> 3, held.seq[held.input == i]])
+            np.concatenate([row_code.seqs_of(codes, i), held.seq[held.input == i]])
             for i in range(len(self.stores))
         ]
 
@@ -124,12 +147,12 @@ class ShardRows:
         used = [
             store.beside.cells[store.locate(np.sort(seqs)), c]
             for i, (store, seqs) in enumerate(zip(self.stores, needed, strict=True))
-            for c in self._encoder.text_cells(self._counts_as[i])
+            for c in self.encoder.text_cells(self._counts_as[i])
         ]
-        texts = self._encoder.dictionary.bytes_for(np.unique(np.concatenate(used))) if used else 0
+        texts = self.encoder.dictionary.bytes_for(np.unique(np.concatenate(used))) if used else 0
         return sum(store.row_bytes(seqs) for store, seqs in zip(self.stores, needed, strict=True)), texts
 
-    def keep(self, codes: Int64s, held: Held, archive: Archive | None) -> None:
+    def keep(self, codes: Int64s, held: Held, archive: Archive | None = None) -> None:
         """Forget all rows but those of the buffer and of the join; some of the others go to the archive."""
         for i, (store, seq) in enumerate(zip(self.stores, self.needed(codes, held), strict=True)):
             if archive is not None:
@@ -141,7 +164,7 @@ class ShardRows:
 
         Where there are no texts, nobody is asked.
         """
-        if not self._encoder.dictionary.size:
+        if not self.encoder.dictionary.size:
             return
         filled = zip(self._counts_as, self.stores, strict=True)
         cells_of = [(np.full(len(store), i, np.int8), store.beside.cells) for i, store in filled]
@@ -149,6 +172,6 @@ class ShardRows:
             cells[inputs == i, c]
             for inputs, cells in (*cells_of, *held_by)
             for i in range(len(self._plan.members))
-            for c in self._encoder.text_cells(i)
+            for c in self.encoder.text_cells(i)
         ]
-        self._encoder.dictionary.forget(np.concatenate(used) if used else np.empty(0, np.int64))
+        self.encoder.dictionary.forget(np.concatenate(used) if used else np.empty(0, np.int64))

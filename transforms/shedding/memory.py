@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -73,12 +73,13 @@ class Weights:
 
 
 class TupleLimit:
-    """The number of tuples that may be held; renewed once per run of arrivals and whenever a schedule says so.
+    """The number of tuples that may be held; an ``Occasion`` once per run of arrivals and where it changes.
 
     Args:
         logic: the strategy that says how much memory there is.
         nanos_per_tick: unit of stream time.
         fitting: tells how many tuples fit into so many bytes once so many rows of the chunk have come.
+        hold_to: is told the limit before and the limit from here on, at every cut.
         snapshot: what ``snapshot`` returned, or None.
     """
 
@@ -87,9 +88,11 @@ class TupleLimit:
         logic: SheddingGuard,
         nanos_per_tick: int,
         fitting: Callable[[int, int], int],
+        hold_to: Callable[[int | None, int], None],
         snapshot: Snapshot | None = None,
     ) -> None:
-        self._logic, self._nanos, self._fitting = logic, nanos_per_tick, fitting
+        self._logic, self._nanos = logic, nanos_per_tick
+        self._fitting, self._hold_to = fitting, hold_to
         self._first: int | None = snapshot["first"] if snapshot else None
         self._arrived = int(snapshot["arrived"]) if snapshot else 0
         self._left = int(snapshot["left"]) if snapshot else 0
@@ -109,24 +112,27 @@ class TupleLimit:
         steps = [m for _, m in memory.steps] if isinstance(memory, MemoryLimit) else [memory]
         return any(isinstance(m, Memory) and m.in_bytes for m in steps)
 
-    def spans(self, part: slice, newest: Int64s) -> Iterator[slice]:
-        """Cut a part of a chunk before arrivals at which the limit is renewed; ``newest`` is the stream time."""
-        start = part.start
-        while start < part.stop:
-            now = int(newest[start])
-            self._first = now if self._first is None else self._first
-            times = self._changes()
-            step = int(np.searchsorted(times, now, "right"))
-            if self._left <= 0 or step != self._step:
-                self._renew(now, start, step != self._step)
-                self._step = step
-            stop = min(part.stop, start + self._left)
-            if step < len(times):
-                stop = min(stop, int(np.searchsorted(newest, times[step])))
-            yield slice(start, stop)
-            self._arrived += stop - start
-            self._left -= stop - start
-            start = stop
+    def meet(self, time: Int64s, start: int) -> int:
+        """Renew the limit if that is due before arrival ``start``, and hold everything to it."""
+        if not self.limited:
+            return time.size
+        before, now = self.tuples, int(time[start])
+        self._first = now if self._first is None else self._first
+        times = self._changes()
+        step = int(np.searchsorted(times, now, "right"))
+        if self._left <= 0 or step != self._step:
+            self._renew(now, start, step != self._step)
+            self._step = step
+        assert self.tuples is not None
+        self._hold_to(before, self.tuples)
+        stop = start + self._left
+        return stop if step == len(times) else min(stop, int(np.searchsorted(time, times[step])))
+
+    def count(self, rows: int) -> None:
+        """Take note of the arrivals that come before the next cut."""
+        if self.limited:
+            self._arrived += rows
+            self._left -= rows
 
     def snapshot(self) -> Snapshot:
         names = ("first", "step", "arrived", "left")

@@ -276,9 +276,13 @@ class Shadow:
     """
 
     def __init__(
-        self, plan: JoinPlan, shedder: Shedder, encoder: CellEncoder, rows: ShardRows, accounting: Accounting,
-        snapshot: Snapshot | None,
-    ) -> None:  # fmt: skip
+        self,
+        plan: JoinPlan,
+        shedder: Shedder,
+        rows: ShardRows,
+        accounting: Accounting,
+        snapshot: Snapshot | None = None,
+    ) -> None:
         self._shedder, self._rows, self._accounting = shedder, rows, accounting
         setting = plan.setting
         kind: type[Evictions | SampledKeys]
@@ -287,7 +291,7 @@ class Shadow:
         else:
             kind = ExpectedShares if linking_class(setting) is None else SampledKeys
         room = FEW if shedder.in_bytes else MOST
-        self._sample = kind(setting, encoder, room, snapshot["sample"] if snapshot else None)
+        self._sample = kind(setting, rows.encoder, room, snapshot["sample"] if snapshot else None)
         self._lost = float(snapshot["lost"]) if snapshot else 0.0
         """Results lost since the last run began."""
         accounting.shed_by = kind.found_by

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -42,10 +42,10 @@ FIRST_RUN = 64
 class Shedder:
     """Holds the tuples of one shard, in the windows and in the reorder buffer together, to the strategy's memory.
 
-    The buffer has the first claim, up to half; windows have the rest. Tuples get new scores once per *run*,
-    counted in tuples that have reached the join, so that chunks do not show: a fraction of the memory, or as many
-    as the strategy's ``renewal`` says, and fewer at first. A join with ``limited_step`` uses all that it may;
-    others have half of the memory, less what a run may bring.
+    The buffer has the first claim, up to half; windows have the rest. Tuples get new scores once per *run* (the
+    shedder is the ``Occasion``), counted in tuples that have reached the join, so that chunks do not show: a
+    fraction of the memory, or as many as the strategy's ``renewal`` says, and fewer at first. A join with
+    ``limited_step`` uses all that it may; others have half of the memory, less what a run may bring.
     """
 
     def __init__(
@@ -73,7 +73,9 @@ class Shedder:
         """The most rows that have waited in the buffer."""
         self.most = 0
         """The most tuples that have been held at any instant."""
-        self._limit = TupleLimit(logic, plan.setting.nanos_per_tick, self._fitting, state.get("limit"))
+        self.limit = TupleLimit(
+            logic, plan.setting.nanos_per_tick, self._fitting, self._renew, state.get("limit")
+        )
         width = plan.condition.width
         beside = 8 * (5 + width) + 2
         self._weights = Weights(list(plan.schemas.values()), beside, state.get("weights"))
@@ -82,38 +84,38 @@ class Shedder:
         """Bytes per tuple that it takes to give all of them new scores."""
         self.shrunk = False
         """Whether there is less memory than there was, so that tuples must leave before the next comes."""
-        if self._limit.tuples is not None:
-            self._apply(self._limit.tuples)
+        if self.limit.tuples is not None:
+            self._apply(self.limit.tuples)
 
     @property
     def memory(self) -> int | None:
         """Tuples that may be held, or None."""
-        return self._limit.tuples
+        return self.limit.tuples
 
     @property
     def in_bytes(self) -> bool:
         """Whether the limit is in bytes at any time."""
-        return self._limit.in_bytes
+        return self.limit.in_bytes
 
     @property
     def limited(self) -> bool:
         """Whether there is a limit."""
-        return self._limit.limited
+        return self.limit.limited
 
     @property
     def nbytes(self) -> int:
         """Bytes of what the strategy has learnt; with memory in bytes, also of the room to score tuples in."""
-        working = self._working * self._join.live() if self.limited and self._limit.in_bytes else 0
+        working = self._working * self._join.live() if self.limited and self.limit.in_bytes else 0
         return int(self._logic.nbytes) + working
 
     def spare(self, live: int) -> int:
         """Return how many rows that are not needed may be kept beside ``live`` ones that are."""
-        return live // SPARE + SOME if self.limited and self._limit.in_bytes else live + 4096
+        return live // SPARE + SOME if self.limited and self.limit.in_bytes else live + 4096
 
     @property
     def compacts_first(self) -> bool:
         """Whether what is not needed any more counts as held only if it stays."""
-        return self.limited and self._limit.in_bytes
+        return self.limited and self.limit.in_bytes
 
     def snapshot(self) -> Snapshot:
         return {
@@ -123,7 +125,7 @@ class Shedder:
             "began": self._began,
             "now": self._now,
             "deepest": self._deepest,
-            "limit": self._limit.snapshot(),
+            "limit": self.limit.snapshot(),
             "weights": self._weights.snapshot(),
         }
 
@@ -144,28 +146,21 @@ class Shedder:
             trim_unused(self._bytes // UNUSED)
             self._weights.arrive(taken.source, taken.rows, taken.of_input)
 
-    def spans(self, part: slice, newest: Int64s) -> Iterator[slice]:
-        """Cut arrivals where the limit is renewed; before each part the buffer has been told its share."""
-        if not self.limited:
-            yield part
-            return
-        before = self._limit.tuples
-        for span in self._limit.spans(part, newest):
-            tuples = self._limit.tuples
-            assert tuples is not None
-            self.shrunk = before is not None and tuples < before
-            self._apply(tuples)
-            before = tuples
-            yield span
-
-    def parts(self, level: Int64s) -> Iterator[slice]:
-        """Cut tuples that reach the join where scores are renewed; ``level`` is what the buffer held then."""
-        start, n = 0, level.size
+    def deepen(self, level: Int64s) -> None:
+        """Take note of what the buffer held when each of some tuples had left it."""
         self._deepest = max(self._deepest, int(level.max(initial=-1)) + 1)
-        while start < n:
-            stop = min(start + (self._until or self._run()), n)
-            yield slice(start, stop)
-            start = stop
+
+    def meet(self, time: Int64s, start: int) -> int:
+        """Return the tuple before which scores are due to be renewed; ``step`` does so."""
+        return start + (self._until or self._run())
+
+    def count(self, rows: int) -> None:
+        """Runs are counted in tuples that are joined (``step``)."""
+
+    def _renew(self, before: int | None, tuples: int) -> None:
+        """Hold everything to the limit, which may have been another before."""
+        self.shrunk = before is not None and tuples < before
+        self._apply(tuples)
 
     def _apply(self, tuples: int) -> None:
         """Hold the buffer and the join to a number of tuples."""
@@ -182,7 +177,7 @@ class Shedder:
         """Return how many tuples fit into ``amount`` bytes, once so many rows of the chunk at hand have come."""
         self._bytes = amount
         join: Any = self._join
-        row, run = self._weights.row(arrived), (self._limit.tuples or 0) // 4
+        row, run = self._weights.row(arrived), (self.limit.tuples or 0) // 4
         learnt = getattr(self._logic, "bytes_after", lambda run: self._logic.nbytes)
         self._deepest = max(self._deepest, len(self._buffer))
         amount -= int(learnt(run)) + self._buffer.bytes_for(self._deepest) + ASIDE

@@ -56,7 +56,7 @@ def test_every_result_that_needs_slack_is_learnt_exactly(rows, where, cut):
     operator = Operator(plan)
     for start in range(0, len(arrivals), cut):
         operator.push(chunk_of(plan, arrivals[start : start + cut], start))
-    logic = operator._disorder
+    logic = operator.order.pace.logic
     assert logic._horizon > 300
     learnt = logic._histogram.sum(axis=0)
     slacks = slack_steps(1, 1000)
@@ -101,7 +101,7 @@ def test_an_idle_time_leaves_the_slack_as_it_was():
 
 def test_memory_is_bounded():
     _, operator = slack_over_time(stream(5000, 0.1, 20), recall=0.9, memory=300)
-    inputs, _ = operator._disorder.held_cells()
+    inputs, _ = operator.order.pace.logic.held_cells()
     assert np.bincount(inputs).max() <= 300
 
 

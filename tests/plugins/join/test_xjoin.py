@@ -194,7 +194,7 @@ def test_state_of_ten_times_the_memory_gives_what_duckdb_gives():
     assert state["spilled_bytes"] > 20 * state["spilled_tuples"]
     assert state["max_tuples"] <= n // 5 + 2
     # The dictionary of keys holds the texts in memory, not those on disk.
-    assert got.operator._encoder.dictionary.size < n // 4
+    assert got.operator.rows.encoder.dictionary.size < n // 4
 
 
 def test_results_with_tuples_on_disk_come_before_the_end_if_disk_is_read():

@@ -176,7 +176,7 @@ def test_live_rows_are_judged_at_once_by_the_clock_and_by_those_they_come_with(n
     late = live(operator, plan, bad, n)
     assert {(row["reason"], row["ts"]) for row in late} == {("future_time", AHEAD)}
     assert len(late) == 4
-    assert not operator._intake.holds
+    assert not operator.entry.intake.holds
     # The same stream two years later: the clock says so too.
     assert not live(operator, plan, stream(start=NOW + 2 * YEAR), n, (NOW + 2 * YEAR) * 10**6)
     # A simulation that goes on in a time that no clock knows is believed before long.
@@ -195,9 +195,9 @@ def test_shards_are_not_led_astray_by_a_wrong_clock_elsewhere():
         assert part.reached == max(row["ts"] for row in rows if row["ts"] < AHEAD)
         operator = Operator(plan)
         operator.push(chunk_of(plan, stream(100)))
-        before = operator._intake.progress.tolist()
+        before = operator.entry.intake.progress.tolist()
         operator.advance(np.array([AHEAD, NEVER]))
-        assert operator._intake.progress.tolist() == before
+        assert operator.entry.intake.progress.tolist() == before
 
 
 def test_limits_are_durations_or_none():

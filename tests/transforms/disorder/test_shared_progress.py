@@ -85,7 +85,7 @@ def test_shards_give_what_one_gives_and_no_later(seed: int, slack: int, sizes: l
         assert many.late <= one.late
         extra = many.results - one.results
         assert not extra or one.late, "more is found only where one shard has late rows"
-        held = [sum(len(operator._buffer) for operator in shards.operators) for shards in (one, many)]
+        held = [sum(len(operator.order.buffer) for operator in shards.operators) for shards in (one, many)]
         assert held[0] == held[1]
         if rng.random() < 0.3:
             many.restore()
@@ -192,10 +192,10 @@ def test_a_corrupt_time_moves_no_shard(future: str | None) -> None:
     operator = Operator(plan)
     operator.push(chunk_of(plan, [row(0, 0, 100), row(1, 0, 100)]))
     operator.advance(np.array([10_000_000, 190]))
-    assert operator._intake.progress.tolist() == [100 if future else 10_000_000, 190]
+    assert operator.entry.intake.progress.tolist() == [100 if future else 10_000_000, 190]
     operator.advance(np.array([5_000_000, NEVER]))
     operator.advance(np.array([5_000_900, NEVER]))
-    jumped = operator._intake.progress[0] == 5_000_900
+    jumped = operator.entry.intake.progress[0] == 5_000_900
     assert jumped == bool(future), "two that agree are a gap in the data"
 
 

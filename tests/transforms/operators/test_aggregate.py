@@ -302,7 +302,7 @@ def test_a_join_passes_what_a_having_filters_only_with_the_sync_rows():
         whole = [b.to_batches()[0] if b.num_rows else pa.RecordBatch.from_pylist([], schema) for b in batches]
         operator = Operator(plan)
         operator.push(in_arrival_order(whole, [b.column("extent").to_numpy() for b in whole]))
-        held = len(operator._buffer)
+        held = len(operator.order)
         assert not operator.finish().results
         return held
 

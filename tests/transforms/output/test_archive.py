@@ -168,7 +168,7 @@ def test_rows_that_never_reached_the_join_are_reconciled_whoever_kept_them_away(
     plan = plan_of(SCHEMA, where="a.k = b.k", window="10ms", disorder={"strategy": "none"}, archive=str(tmp_path))
     prepare(plan)
     operator = Operator(plan)
-    archive = operator._archive
+    archive = operator.delivery.archive
     assert isinstance(archive, Archive)
     operator.push(chunk_of(plan, [(0, {"id": 0, "ts": 5, "k": 1}), (1, {"id": 0, "ts": 6, "k": 1})]))
     dropped = pa.RecordBatch.from_pylist([{"id": 1, "ts": 7, "k": 1}], schema=SCHEMA)
@@ -266,7 +266,7 @@ def test_a_directory_without_permission_is_refused(tmp_path):
 
 def test_no_released_tuples_change_nothing(tmp_path):
     plan = plan_of(SCHEMA, window="5ms", archive=str(tmp_path))
-    archive = Archive(plan, 0, Operator(plan)._rows.stores)
+    archive = Archive(plan, 0, Operator(plan).rows.stores)
     before = archive.snapshot()
     archive.release(Released.none(plan.condition.width))
     assert archive.snapshot()["position"] == before["position"] == 0

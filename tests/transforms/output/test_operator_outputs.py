@@ -189,8 +189,8 @@ def test_memory_follows_the_window_not_the_stream(kind):
     stored, texts, nbytes, results = [], [], [], 0
     for chunk in long_chunks(60_000, 2_000, as_key):
         results += sum(batch.num_rows for batch in operator.push(chunk).results)
-        stored.append(sum(map(len, operator._rows.stores)))
-        texts.append(operator._encoder.dictionary.size)
+        stored.append(sum(map(len, operator.rows.stores)))
+        texts.append(operator.rows.encoder.dictionary.size)
         nbytes.append(operator.nbytes)
     assert max(stored) < 12_000
     assert max(texts) < 12_000

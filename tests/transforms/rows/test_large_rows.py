@@ -16,7 +16,7 @@ from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.beam.shard import pieces as shard_pieces
 from slackwater.transforms.beam.shard import run_shard
 from slackwater.transforms.operators.join import Operator
-from slackwater.transforms.output import delivery
+from slackwater.transforms.output import result_rows
 from slackwater.transforms.output.outputs import late_batches
 from slackwater.transforms.rows import size as row_bytes
 from slackwater.transforms.settings.models import JoinConfig
@@ -53,7 +53,7 @@ def test_cuts_cover_all_rows_and_hold_the_limit_unless_one_row_is_larger() -> No
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """A limit that small rows reach."""
     limit = 20_000
-    for module in (row_bytes, delivery):
+    for module in (row_bytes, result_rows):
         monkeypatch.setattr(module, "PIECE_BYTES", limit)
     return limit
 
@@ -128,7 +128,7 @@ def test_a_store_of_large_rows_goes_through_a_snapshot(small: int) -> None:
     for start in range(0, 60, 20):
         operator.push(chunk_of(rows(20, 900, "x", start), rows(20, 900, "y", start)))
     again = Operator(plan, loads(dumps(operator.snapshot())))
-    assert len(again._rows.stores[0]._chunks) > 1
+    assert len(again.rows.stores[0]._chunks) > 1
     assert sum(batch.num_rows for batch in again.finish().results) == 60 * 60
 
 

@@ -83,7 +83,7 @@ def held_after(plan, arrivals):
     operator = Operator(plan)
     for k, arrival in enumerate(arrivals):
         operator.push(chunk_of(plan, [arrival], k))
-        yield len(operator._buffer) + operator._join.live()
+        yield len(operator.order) + operator.join.live()
 
 
 def test_tuples_leave_at_once_when_the_memory_shrinks():

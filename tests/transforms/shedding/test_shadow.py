@@ -145,5 +145,5 @@ def test_what_is_remembered_is_bounded(monkeypatch):
         inputs = rows["input"][part]
         columns = [[rows[name][part][inputs == i] for name in ("ts", "ts", "k", "v")] for i in range(2)]
         operator.push(Chunk(inputs, start + np.arange(500), [pa.record_batch(c, schema=SCHEMA) for c in columns]))
-        assert operator._shadow._sample.live() <= 512
-    assert operator._shadow._sample.level > 2
+        assert operator.join.shadow._sample.live() <= 512
+    assert operator.join.shadow._sample.level > 2

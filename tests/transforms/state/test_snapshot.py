@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from running import SCHEMA, chunk_of, numbered, plan_of
 
-from slackwater.pipelines.bench.fuzz import snapshots as fuzz_snapshots
+from slackwater.pipelines.bench import fuzz_snapshots
 from slackwater.transforms.errors import StateError
 from slackwater.transforms.operators.join import Operator
 from slackwater.transforms.operators.registry import open_operator
@@ -152,7 +152,7 @@ def test_a_spilled_file_that_has_changed_is_refused():
     for at in (3, 15, 40, -20):
         operator = Operator(plan)
         operator.push(fuzz_snapshots.arrivals(plan, 0, fuzz_snapshots.ROWS))
-        files = sorted(operator._disk._directory.path.glob("*.arrows"))
+        files = sorted(operator.join.disk._directory.path.glob("*.arrows"))
         assert files
         for file in files:
             data = bytearray(file.read_bytes())

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Arrivals, Bools, Float64s, Int64s, Snapshot
-from slackwater.plugins.guard.calls import guarded
 from slackwater.transforms.arrival.event_times import LIMIT
 from slackwater.transforms.arrival.intake import Chunk, Intake, Taken
-from slackwater.transforms.disorder.pace import Pacing
+from slackwater.transforms.disorder.pace import Pace
+from slackwater.transforms.disorder.schedule import Schedule
 from slackwater.transforms.expressions.evaluation import evaluate, truth
 from slackwater.transforms.operators.aggregate.plan import AFTER, AggregatePlan
 from slackwater.transforms.operators.aggregate.record_store import Complete, RecordStore
@@ -45,15 +45,13 @@ class Aggregator(InMemoryOperator):
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._plan = plan
         self._intake = Intake(plan, state.get("intake"))
-        self._disorder = guarded(plan.disorder, plan.setting, state.get("disorder"))
         self._groups = GroupIndex(plan.group_cells, plan.key_schema, state.get("groups"))
         self._store = RecordStore(plan.range, plan.slide, plan.layout.ops, state.get("store"))
         self.accounting = Accounting(plan.inputs, state.get("accounting"))
         self.seconds = {"kernel": 0.0, "materialise": 0.0, "adapt": 0.0}
         """Time spent placing rows and producing extents, making result rows of them, and adapting."""
-        self._pacing = Pacing(
-            plan, self._disorder, self.accounting, lambda: self._store.waiting, self.seconds, state
-        )
+        self._pace = Pace(plan, self.accounting, lambda: self._store.waiting, self.seconds, state)
+        self._schedule = Schedule(self._pace)
         self._most_groups = max(_LEAST_GROUPS, 2 * self._groups.size)
 
     def push(self, chunk: Chunk) -> Outputs:
@@ -61,6 +59,7 @@ class Aggregator(InMemoryOperator):
         out = Outputs.empty()
         self.accounting.receive(chunk.input)
         self._take(out, self._intake.take(chunk))
+        out.metrics.extend(self._pace.metrics())
         return out
 
     def _take(self, out: Outputs, taken: Taken) -> None:
@@ -68,11 +67,10 @@ class Aggregator(InMemoryOperator):
         arrivals, (rows,) = self._shown(taken.arrivals), taken.rows
         groups, words = self._groups.assign(rows), self._plan.layout.rows(rows)
         late, gone = np.zeros(rows.num_rows, np.bool_), np.zeros(rows.num_rows)
-        newest = self._pacing.follow(arrivals.progress)
-        for part in self._pacing.intervals(out, newest):
+        newest = self._pace.follow(arrivals.progress)
+        for part in self._schedule.parts(newest):
             cut = arrivals.part(part)
-            bounds = np.minimum(self._disorder.bounds(cut), LIMIT)
-            self._pacing.hold(cut, bounds)
+            bounds = np.minimum(self._pace.bounds(cut), LIMIT)
             bounds = self._passed(bounds, cut.progress)
             started = time.perf_counter()
             for complete in self._store.advance(
@@ -94,17 +92,19 @@ class Aggregator(InMemoryOperator):
         started = time.perf_counter()
         for complete in self._store.pass_over(min(int(self._intake.progress[0]), LIMIT)) if members else ():
             started = self._deliver(out, complete, np.empty(0, np.int64), started)
-        self._pacing.finish(out)
+        self._pace.measure()
+        out.metrics.extend(self._pace.metrics())
         return out
 
     def advance(self, progress: Int64s) -> Outputs:
         """Emit the extents that are complete by where rows of other shards have brought the input."""
         out = Outputs.empty()
         (reached,) = progress = self._intake.advance(progress)
-        (bound,) = self._pacing.advance(out, progress)
+        (bound,) = self._pace.advance(progress)
         started = time.perf_counter()
         for complete in self._store.pass_over(min(int(self._passed(bound, reached)), LIMIT)):
             started = self._deliver(out, complete, np.empty(0, np.int64), started)
+        out.metrics.extend(self._pace.metrics())
         return out
 
     def _passed(self, bounds: Int64s, progress: Int64s) -> Int64s:
@@ -119,7 +119,8 @@ class Aggregator(InMemoryOperator):
         started = time.perf_counter()
         for complete in self._store.flush():
             started = self._deliver(out, complete, np.empty(0, np.int64), started)
-        self._pacing.finish(out)
+        self._pace.measure()
+        out.metrics.extend(self._pace.metrics())
         return out
 
     @property
@@ -132,16 +133,15 @@ class Aggregator(InMemoryOperator):
         self._forget()
         return {
             "intake": self._intake.snapshot(),
-            "disorder": self._disorder.snapshot(),
             "groups": self._groups.snapshot(),
             "store": self._store.snapshot(),
             "accounting": self.accounting.snapshot(),
-            **self._pacing.snapshot(),
+            **self._pace.snapshot(),
         }
 
     def _shown(self, arrivals: Arrivals) -> Arrivals:
         """Give a disorder strategy that looks at cells some: rows have no key in common."""
-        if not getattr(self._disorder, "needs_cells", False):
+        if not self._pace.needs_cells:
             return arrivals
         n = arrivals.ts.size
         return arrivals._replace(cells=np.zeros((n, 1), np.int64), nulls=np.zeros(n, np.uint64))
@@ -150,7 +150,7 @@ class Aggregator(InMemoryOperator):
         """Count rows and report the late ones; to the strategy, a row in all its extents is a result."""
         n = late.size
         self.accounting.join(cut.input, late, gone[late], np.zeros(n, np.int64))
-        self._pacing.learn(cut.input, cut.ts, cut.delay, late, (~late).astype(np.int64), np.ones(n))
+        self._pace.learn(cut.input, cut.ts, cut.delay, late, (~late).astype(np.int64), np.ones(n))
         if late.any():
             found = rows.filter(pa.array(late))
             out.late.extend(late_batches(self._plan.inputs[0], "too_late", cut.ts[late], cut.clock[late], found))
@@ -159,7 +159,7 @@ class Aggregator(InMemoryOperator):
         """Turn extents into rows; ``started`` is when the search for them began."""
         produced = time.perf_counter()
         shown = complete.ends[(complete.ends[:, 1] >= 0) & (complete.ends[:, 2] > 0)]
-        self._pacing.release(newest[shown[:, 1]] - ((shown[:, 0] + 1) * self._plan.slide - 1))
+        self._pace.release(newest[shown[:, 1]] - ((shown[:, 0] + 1) * self._plan.slide - 1))
         if complete.extent.size:
             keys = self._groups.keys(complete.group)
             values = self._plan.layout.results(complete.whole, complete.real)
