@@ -175,6 +175,7 @@ def check(
     from slackwater.pipelines.runners.live_run import prepared
     from slackwater.pipelines.template.graph import Create, Read
     from slackwater.pipelines.template.reader import read_template
+    from slackwater.transforms.settings.time_zones import zone_warnings
 
     def schema_of(node: Any) -> Any:
         assert isinstance(node.config, Read | Create)
@@ -184,6 +185,9 @@ def check(
     spare_pandas(_own_process)
     assembly = assemble(prepared(read_template(template, _pairs(variables))), schema_of)
     check_archives(assembly)
+    for name, plan in assembly.plans.items():
+        for warning in zone_warnings(plan):
+            typer.echo(f"warning: {name}: {warning}", err=True)
     show_assembly(assembly, explain)
 
 

@@ -134,8 +134,8 @@ def reference(
 
 
 def plan_of(schema: pa.Schema = SCHEMA, **settings: Any) -> AggregatePlan:
-    """Bind an aggregate of AGGREGATES over the column ``ts`` unless told."""
-    given = {"time": "ts", "aggregates": AGGREGATES, **settings}
+    """Bind an aggregate of AGGREGATES over the column ``ts``, without a guard, unless told."""
+    given = {"time": "ts", "aggregates": AGGREGATES, "guard": "none", **settings}
     return bind_aggregate(AggregateConfig.read(given), {"input": schema})
 
 

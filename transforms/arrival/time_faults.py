@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import NEVER, Arrivals, Int8s, Int64s, Snapshot
 from slackwater.transforms.arrival.guard import YEAR_NANOS
+from slackwater.transforms.arrival.jumps import Jumps, limit_below, rounded
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.settings.time_unit import NANOS
+from slackwater.transforms.settings.time_zones import zone_warnings
 
 _EARLIEST, _LATEST = 10**18, 4 * 10**18
 """Nanoseconds from 1970 to 2001 and to 2096: what times of day are taken to lie between."""
@@ -29,6 +31,7 @@ class TimeFaults:
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
         self._plan = plan
+        self._jumps = Jumps(plan, snapshot["jumps"] if snapshot else None)
         self._year = YEAR_NANOS // plan.setting.nanos_per_tick
         m = len(plan.inputs)
         self._least, self._most = np.full(m, _LONGEST, np.int64), np.full(m, NEVER, np.int64)
@@ -51,6 +54,7 @@ class TimeFaults:
                 self._least[i] = min(self._least[i], of.min())
                 self._most[i] = max(self._most[i], of.max())
                 self._rows[i] += at.size
+                self._jumps.follow(i, of, of + (delay if at.size == ts.size else delay[at]))
                 if some_old:
                     self._old[i] += np.count_nonzero(delay[at] >= self._year)
                     self._delay[i] = max(self._delay[i], delay[at].max())
@@ -61,10 +65,10 @@ class TimeFaults:
 
     def warnings(self) -> list[str]:
         """Return what the user should know."""
-        return [*self._units(), *self._old_times()]
+        return [*zone_warnings(self._plan), *self._units(), *self._old_times(), *self._odd_jumps()]
 
     def snapshot(self) -> Snapshot:
-        return {name: array.copy() for name, array in self._arrays().items()}
+        return {name: array.copy() for name, array in self._arrays().items()} | {"jumps": self._jumps.snapshot()}
 
     def _arrays(self) -> dict[str, Int64s]:
         return {
@@ -115,6 +119,16 @@ class TimeFaults:
             return f", unlike those of other inputs; {other or 'store all in one unit'}"
         by = f"use {column} * {NANOS[unit] // NANOS[finest]} instead, by MapToFields"
         return f", unlike those of other inputs; {by}{other and f', and {other}'}"
+
+    def _odd_jumps(self) -> Iterator[str]:
+        """Jumps that a limit would have refused; one that refuses all of them."""
+        found = self._jumps.distances()
+        for i, distance in found.items():
+            yield (
+                f"time of input {self._plan.inputs[i]!r} jumps ahead by {rounded(distance)}, and most rows after "
+                "that are as far behind, so they come too late or slack grows; if the few rows ahead are errors, "
+                f"set guard: {{future: {limit_below(min(found.values()))}}} to send them to the late output"
+            )
 
     def _old_times(self) -> Iterator[str]:
         for i, name in enumerate(self._plan.inputs):

@@ -1,11 +1,12 @@
 """The guard: rows with a wrong clock are refused, progress stays, and ordinary data are as without it."""
 
+import aggregate_reference
 import numpy as np
 import pyarrow as pa
 import pytest
-from aggregate_reference import plan_of as aggregate_plan
+import running
 from aggregate_reference import run as run_aggregate
-from running import SCHEMA, chunk_of, disorder_of, plan_of, run
+from running import SCHEMA, chunk_of, disorder_of, run
 
 from slackwater.plugins.clock import clock_at
 from slackwater.plugins.contract import NEVER
@@ -18,6 +19,11 @@ DAY = 86_400_000
 YEAR = 365 * DAY
 NOW = 1_700_000_000_000
 STRATEGIES = [{"strategy": "none"}, disorder_of(40), {"strategy": "max"}]
+
+
+def plan_of(schema, **settings):
+    """A join with the default guard unless told."""
+    return running.plan_of(schema, **{"guard": {}, **settings})
 
 
 def stream(n=400, seed=1, start=NOW, step=10):
@@ -151,7 +157,7 @@ def test_an_arrival_clock_confirms_a_lone_jump():
 
 
 def test_an_aggregate_has_the_guard_too():
-    plan = aggregate_plan(range="100ms", disorder={"strategy": "none"})
+    plan = aggregate_reference.plan_of(range="100ms", disorder={"strategy": "none"}, guard={})
     rows = [{"id": k, "ts": NOW + 10 * k, "v": 1} for k in range(200)]
     bad = [{"id": 900, "ts": AHEAD, "v": 1}, *rows[:50], {"id": 901, "ts": AHEAD, "v": 1}, *rows[50:]]
     done = run_aggregate(plan, bad, 9, restart=True)

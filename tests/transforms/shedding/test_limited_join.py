@@ -31,7 +31,9 @@ class Tuple(NamedTuple):
 
 def plan_of(m: int, where: str) -> Any:
     names = "abc"[:m]
-    config = JoinConfig.read({"time": "ts", "window": {n: WINDOWS[n] for n in names}, "where": where})
+    config = JoinConfig.read(
+        {"time": "ts", "guard": "none", "window": {n: WINDOWS[n] for n in names}, "where": where}
+    )
     return bind(config, {n: SCHEMA for n in names})
 
 
