@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import apache_beam as beam
@@ -20,7 +20,7 @@ from slackwater.transforms.beam.live import IdleLiveShard, LiveShard
 from slackwater.transforms.beam.metrics import report
 from slackwater.transforms.beam.outputs import ACCOUNTING, MAIN
 from slackwater.transforms.beam.rows import RowReader
-from slackwater.transforms.beam.runners import refuse_chain_on_bundles
+from slackwater.transforms.beam.runners import timers_come_too_late
 from slackwater.transforms.beam.shard import pieces, run_shard
 from slackwater.transforms.engine.account import Account
 from slackwater.transforms.errors import ConfigError
@@ -114,15 +114,35 @@ class JoinShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
     @on_timer(END)
     def finish(self, shard: int = beam.DoFn.KeyParam, held: Any = _HELD) -> Iterator[Any]:
         """Join what has been kept."""
-        for output in run_shard(self._plan, shard, held.read(), self._numbered):
-            if isinstance(output, Account):
-                report(output.accounting, NANOS[self._plan.unit], output.accounting.max_bytes)
-                yield beam.pvalue.TaggedOutput(ACCOUNTING, output.dumps())
-            elif output[0] == MAIN:
-                yield output[1]
-            else:
-                yield beam.pvalue.TaggedOutput(*output)
+        yield from _joined(self._plan, shard, held.read(), self._numbered)
         held.clear()
+
+
+class JoinGroup(beam.DoFn):  # type: ignore[misc, unused-ignore]
+    """Joins the pieces of a shard, grouped, in arrival order.
+
+    For runners that let time pass before a timer has given its rows: they would end what comes behind too soon.
+    """
+
+    def __init__(self, plan: JoinPlan, numbered: bool) -> None:
+        self._plan, self._numbered = plan, numbered
+
+    def process(self, element: tuple[int, Iterable[tuple[int, pa.RecordBatch]]]) -> Iterator[Any]:
+        yield from _joined(self._plan, *element, self._numbered)
+
+
+def _joined(
+    plan: JoinPlan, shard: int, pieces_of_all: Iterable[tuple[int, pa.RecordBatch]], numbered: bool
+) -> Iterator[Any]:
+    """Yield the outputs of a shard, each with its tag."""
+    for output in run_shard(plan, shard, pieces_of_all, numbered):
+        if isinstance(output, Account):
+            report(output.accounting, NANOS[plan.unit], output.accounting.max_bytes)
+            yield beam.pvalue.TaggedOutput(ACCOUNTING, output.dumps())
+        elif output[0] == MAIN:
+            yield output[1]
+        else:
+            yield beam.pvalue.TaggedOutput(*output)
 
 
 def join_batches(
@@ -145,8 +165,6 @@ def join_batches(
         refuse_unbounded(inputs, "ArrowJoin")
     windowing = same_windows(inputs)
     live = not all(pcollection.is_bounded for pcollection in inputs.values())
-    if not live:
-        refuse_chain_on_bundles(inputs, JoinShard)
     steps: list[Any] = []
     for which, name in enumerate(plan.inputs):
         reader = (readers or {}).get(name)
@@ -165,8 +183,15 @@ def join_batches(
         nothing = beam.FlatMap(_nothing).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
         steps.append(steps[0] | "Nothing" >> nothing)
     pieces_of_all = tuple(steps) | "Flatten" >> beam.Flatten()
-    live_step = LiveShard if plan.config.idle_timeout is None else IdleLiveShard
-    step = live_step(plan, windowing.allowed_lateness) if live else JoinShard(plan, numbered)
+    step: beam.DoFn
+    if live:
+        live_step = LiveShard if plan.config.idle_timeout is None else IdleLiveShard
+        step = live_step(plan, windowing.allowed_lateness)
+    elif timers_come_too_late(pieces_of_all):
+        pieces_of_all |= "Group" >> beam.GroupByKey()
+        step = JoinGroup(plan, numbered)
+    else:
+        step = JoinShard(plan, numbered)
     tags = (*plan.side_outputs, ACCOUNTING)
     joined = pieces_of_all | "Join" >> beam.ParDo(step).with_outputs(*tags, main=MAIN)
     outputs = {tag: joined[tag] for tag in (MAIN, *tags)}

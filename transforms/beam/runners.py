@@ -34,33 +34,6 @@ def refuse_streaming_on_spark(inputs: Mapping[str, beam.PCollection]) -> None:
             raise ConfigError(f"the pipeline runs with --streaming: {STREAMING_ON_SPARK}", "input")
 
 
-def refuse_chain_on_bundles(inputs: Mapping[str, beam.PCollection], stateful: type[beam.DoFn]) -> None:
-    """Raise ConfigError where BundleBasedDirectRunner would end an input before all of it is there.
-
-    It lets time pass while a timer has still to give its rows; a timer that waits for these then fires too soon.
-
-    Args:
-        inputs: the inputs of a step that waits for their end.
-        stateful: what such a step is.
-    """
-    for name, rows in inputs.items():
-        if type(rows.pipeline.runner).__name__ == "BundleBasedDirectRunner" and _behind(rows, stateful):
-            raise ConfigError(
-                f"input {name!r} comes from another transform of ours, and BundleBasedDirectRunner lets time "
-                "pass before that has given all its rows; use FnApiRunner",
-                "input",
-            )
-
-
-def _behind(rows: beam.PCollection, stateful: type[beam.DoFn]) -> bool:
-    """Whether a step of a kind is somewhere before a PCollection."""
-    ahead, seen = [rows], set()
-    while ahead:
-        step = ahead.pop().producer
-        if step is None or step in seen:
-            continue
-        seen.add(step)
-        if isinstance(getattr(step.transform, "fn", None), stateful):
-            return True
-        ahead += [value for value in step.inputs if isinstance(value, beam.PCollection)]
-    return False
+def timers_come_too_late(rows: beam.PCollection) -> bool:
+    """Whether the runner ends what comes behind a step before a timer of the step has given its rows."""
+    return type(rows.pipeline.runner).__name__ == "BundleBasedDirectRunner"
