@@ -82,7 +82,7 @@ def spark(spark_python: None) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Any]:
     """One Kafka broker for the whole test run."""
-    from kafka_broker import Broker
+    from slackwater.pipelines.bench.kafka.broker import Broker
 
     with Broker() as running:
         yield running

@@ -319,21 +319,36 @@ def generate(
     show_generated(written)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @reporting
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Benchmark, such as local.")],
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Benchmark, such as local; without it, all are listed.")
+    ] = None,
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="Options of the benchmark.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[--rows N] [--seed N] [--out DIR] [--quick] [OPTIONS]...",
+            help="Options of the benchmark; NAME --help shows them.",
+        ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Run a benchmark and print what it measured."""
-    from slackwater.pipelines.bench import BENCHES, run_bench
+    """Run a benchmark and print what it measured; list all benchmarks."""
+    from slackwater.pipelines.bench import registry
+    from slackwater.pipelines.cli.tables import show_benchmarks
 
-    if name not in BENCHES:
-        raise UsageError(f"no benchmark named {name!r}; known: {', '.join(BENCHES)}. Check the spelling.")
-    run_bench(name, *(arguments or ()))
+    if name in ("-h", "--help"):
+        typer.echo(context.get_help())
+        return
+    if name is None:
+        show_benchmarks(registry.BENCHMARKS.values())
+        return
+    if name not in registry.BENCHMARKS:
+        known = ", ".join(registry.BENCHMARKS)
+        raise UsageError(f"no benchmark named {name!r}; known: {known}. Check the spelling.")
+    registry.run_bench(name, *(arguments or ()))
 
 
 def _check_folders(**files: Path | None) -> None:

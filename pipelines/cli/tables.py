@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from slackwater.pipelines.assembly.pipeline import Assembly
+    from slackwater.pipelines.bench.benchmark import Benchmark
     from slackwater.pipelines.generate import Dataset, GeneratedDataset
     from slackwater.pipelines.template.graph import Read
     from slackwater.plugins.contract import Strategy
@@ -311,3 +312,9 @@ def show_generated(written: GeneratedDataset) -> None:
     typer.echo(f"{written.truth}: {written.results:,} results of {query}")
     settings = (f"--set {shlex.quote(f'{name}={value}')}" for name, value in written.variables.items())
     typer.echo(f"variables: {' '.join(settings)}")
+
+
+def show_benchmarks(benchmarks: Iterable[Benchmark]) -> None:
+    """Print the benchmarks, what each measures and how long it takes."""
+    rows = [(benchmark.name, benchmark.purpose, benchmark.takes) for benchmark in benchmarks]
+    show_table(("benchmark", "measures", "takes about"), rows)

@@ -44,7 +44,6 @@ EXCEPTIONS = {
         "PunctuatedJoinLogic.punctuated_step",
         "RecordStore._advance",
         "ShardRows.add",
-        "_recall",
         "late_batches",
     },
 }

@@ -320,7 +320,7 @@ def test_shards_change_nothing_when_disorder_is_handled_completely(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_input(tmp_path):
-    """A small version of the 2 against 20 million rows of ``benchmarks/memory.py``."""
+    """A small version of the 2 against 20 million rows of ``slackwater bench memory``."""
     peaks = []
     for rows in (300_000, 1_200_000):
         folder = tmp_path / str(rows)

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from benchmark_files import load_benchmark
 from spark_cases import rows_of
 
 pytest.importorskip("pyspark")
 
+from slackwater.pipelines.bench.kills import driver as kills
 from slackwater.transforms.arrival.merge import in_arrival_order
 from slackwater.transforms.operators.join import Operator
 from slackwater.transforms.settings.models import JoinConfig
@@ -65,7 +65,6 @@ def committed(folder: Path) -> Iterator[pa.RecordBatch]:
 @pytest.mark.usefixtures("spark_python")
 def test_a_driver_that_is_killed_twice_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """Results and late rows are written together, and taken apart when they are read."""
-    kills = load_benchmark("kills")
     inputs = kills.write_inputs(tmp_path / "in", rows=1500, files=6)
     case = kills.settings_of("fixed")
     seen = kills.Driver(tmp_path / "in", tmp_path / "out", "fixed", ["packed"]).run(2, random.Random(4))

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from benchmark_files import load_benchmark
 
 pytest.importorskip("pyspark")
 
 import pyspark
 
+from slackwater.pipelines.bench.kills import worker as kills
+
 pytestmark = pytest.mark.own_java
 ROWS = 6000
-kills = load_benchmark("worker_kills")
 
 
 @pytest.fixture(scope="module")

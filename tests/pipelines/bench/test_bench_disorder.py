@@ -16,14 +16,16 @@ import pytest
 from cli_calls import call
 from running import plan_of
 
-from slackwater.pipelines.bench import BENCHES, disorder, disorder_report, run_bench
-from slackwater.pipelines.bench.hindsight import Hindsight, Intervals, Log
-from slackwater.pipelines.bench.measuring import latency, measure
+from slackwater.pipelines.bench import report
+from slackwater.pipelines.bench.disorder import DATA
+from slackwater.pipelines.bench.disorder import comparison as disorder
+from slackwater.pipelines.bench.disorder.hindsight import Hindsight, Intervals, Log
+from slackwater.pipelines.bench.disorder.measurement import latency, measure
+from slackwater.pipelines.bench.registry import run_bench
 from slackwater.pipelines.generate import flights
 from slackwater.plugins.contract import NEVER
 from slackwater.plugins.registry.manager import manager
 from slackwater.transforms.arrival.merge import in_arrival_order
-from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.operators.join import Operator
 
 Columns = dict[str, Any]
@@ -148,7 +150,7 @@ def test_latency_is_what_stream_time_is_ahead_when_a_result_comes_out() -> None:
 
 
 def test_measuring_changes_no_result_and_sees_every_slack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slackwater.pipelines.bench.measuring.CHUNK", 77)
+    monkeypatch.setattr("slackwater.pipelines.bench.disorder.measurement.CHUNK", 77)
     made = drawn(2, 400, seed=9)
     tables = {name: pa.table(columns) for name, columns in zip("ab", made, strict=True)}
     schemas = {name: table.schema for name, table in tables.items()}
@@ -224,7 +226,7 @@ def test_plots_need_no_network(out: Path) -> None:
 
 
 def test_without_plotly_there_are_no_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disorder_report, "find_spec", lambda name: None)
+    monkeypatch.setattr(report, "find_spec", lambda name: None)
     done = call("bench", "disorder", "--data", "syn3", "--rows", "300", "--recall", "0.9", "--out", tmp_path,
                 "--strategies", "none")  # fmt: skip
     assert done.exit_code == 0, done.output
@@ -288,16 +290,10 @@ def test_flights_are_left_out_if_nobody_asked_for_them(monkeypatch: pytest.Monke
 )
 def test_bad_options_are_refused(arguments, message, capsys) -> None:
     with pytest.raises(SystemExit) as stop:
-        disorder.main(list(arguments))
+        run_bench("disorder", *arguments)
     assert stop.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_benchmarks_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[list[str]] = []
-    for name in BENCHES:
-        monkeypatch.setattr(f"slackwater.pipelines.bench.{name}.main", given.append)
-        run_bench(name, "--rows", "5")
-    assert given == [["--rows", "5"]] * len(BENCHES)
-    with pytest.raises(SlackwaterError, match="no benchmark named 'speed'; known are local: "):
-        run_bench("speed")
+def test_every_data_set_that_may_be_named_can_be_used() -> None:
+    assert tuple(disorder.CASES) == DATA

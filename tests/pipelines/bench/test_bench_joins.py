@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from slackwater.pipelines.bench import joins, joins_pwjoin
+from slackwater.pipelines.bench import experiments
+from slackwater.pipelines.bench.experiments import Row
+from slackwater.pipelines.bench.joins import pwjoin
+from slackwater.pipelines.bench.registry import run_bench
 from slackwater.plugins.join.punctuated.cost_model import expected_state
 
 
 def test_pwjoin_has_the_shape_of_its_paper() -> None:
-    rows = joins_pwjoin.section(rows=20_000, repeat=0)
+    rows = pwjoin.section(rows=20_000, repeat=0)
     assert [row.shape for row in rows if not row.timed and not row.met] == []
     assert len(rows) == 7
     assert not any(row.timed for row in rows)
@@ -19,21 +22,21 @@ def test_pwjoin_has_the_shape_of_its_paper() -> None:
 
 def test_a_section_prints_every_figure_and_says_what_was_missed() -> None:
     rows = [
-        joins.Row("one", {"state": 1234.5, "saved": "9%"}, "small", True),
-        joins.Row("two", {"ratio": 0.98765}, "above 1", False, timed=True),
+        Row("one", {"state": 1234.5, "saved": "9%"}, "small", True),
+        Row("two", {"ratio": 0.98765}, "above 1", False, timed=True),
     ]
     out = io.StringIO()
-    joins.show(Console(file=out, width=120), "Title", rows)
+    experiments.table("", "Title", rows).print(Console(file=out, width=120))
     for text in ("Title", "1,234", "9%", "0.988", "yes", "NO", "above 1"):
         assert text in out.getvalue()
 
 
 def test_options_of_the_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(joins_pwjoin, "section", lambda: [joins.Row("case", {"state": 1})])
-    joins.main(["--only", "pwjoin"])
+    monkeypatch.setattr(pwjoin, "section", lambda: [Row("case", {"state": 1})])
+    run_bench("joins", "--only", "pwjoin")
     assert "case" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        joins.main(["--only", "nothing"])
+        run_bench("joins", "--only", "nothing")
     assert "invalid choice: 'nothing'" in capsys.readouterr().err
 
 

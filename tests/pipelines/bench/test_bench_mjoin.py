@@ -3,7 +3,7 @@
 import pytest
 from mjoin_cases import Maker, part, setting_of
 
-from slackwater.pipelines.bench import joins_mjoin as bench
+from slackwater.pipelines.bench.joins import mjoin as bench
 from slackwater.plugins.join.one_to_many import logic as mjoin_logic
 from slackwater.plugins.join.one_to_many.mjoin import MetadataJoin
 from slackwater.plugins.join.window.mswj import SlidingWindowJoinStrategy

@@ -6,9 +6,9 @@ from cli_calls import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackwater.pipelines.bench import shedding, shedding_figures, shedding_real, shedding_static
-from slackwater.pipelines.bench.joins import Row
-from slackwater.pipelines.bench.shedding_runs import Pair, run
+from slackwater.pipelines.bench.experiments import Row, table
+from slackwater.pipelines.bench.shedding import figures, papers, real, static
+from slackwater.pipelines.bench.shedding.runs import Pair, run
 
 
 @settings(deadline=None, max_examples=40)
@@ -36,9 +36,9 @@ def test_no_strategy_keeps_more_than_the_optimum_or_holds_more_than_it_may(seed,
 
 def test_figures_have_the_shape_of_the_paper():
     """On streams long enough for shapes; which share of the optimum is reached needs longer ones."""
-    rows = [*shedding_figures.by_memory(2_400, 200), *shedding_figures.uniform(5_600, 200)]
+    rows = [*figures.by_memory(2_400, 200), *figures.uniform(5_600, 200)]
     assert [row.shape for row in rows if not row.met] == []
-    of_best, of_exact, of_ceiling = shedding_figures.by_skew(2_400, 200, "correlated", (2.0,))
+    of_best, of_exact, of_ceiling = figures.by_skew(2_400, 200, "correlated", (2.0,))
     assert of_best.met
     assert of_exact.met in (True, None)
     assert of_ceiling.met
@@ -46,7 +46,7 @@ def test_figures_have_the_shape_of_the_paper():
 
 def test_different_skews_gain_by_one_memory_for_both_and_the_more_skewed_stream_gets_more():
     pair = Pair.zipf(2_400, 200, 7, skew_r=1.0, skew_s=0.0)
-    fixed, variable = (shedding_figures.shed(pair, "prob", 200, kind) for kind in ("fixed", "variable"))
+    fixed, variable = (figures.shed(pair, "prob", 200, kind) for kind in ("fixed", "variable"))
     assert variable.results > fixed.results
     assert variable.share > 0.6
     assert fixed.share == pytest.approx(0.5, abs=0.05)
@@ -54,7 +54,7 @@ def test_different_skews_gain_by_one_memory_for_both_and_the_more_skewed_stream_
 
 
 def test_static_choices_are_compared_and_the_share_is_right():
-    rows = shedding_static.section(5_000, 100, 500, (0.5,))
+    rows = static.section(5_000, 100, 500, (0.5,))
     assert [row.timed for row in rows] == [False, True]
     assert rows[0].met
     assert 0.99 <= rows[0].figures["ADG"] <= 1
@@ -62,19 +62,18 @@ def test_static_choices_are_compared_and_the_share_is_right():
 
 
 def test_auctions_run_beside_the_optimum():
-    pair = shedding_real._pair(
+    pair = real._pair(
         "nexmark", 1_500, ("auctions", "bids"), ("id", "auction"), 60_000, punctuations="none", length=60_000
     )
-    rows = list(shedding_real._rows("nexmark", pair))
-    assert len(rows) == len(shedding_real.SHARES)
+    rows = list(real._rows("nexmark", pair))
+    assert len(rows) == len(real.SHARES)
     assert all(row.met for row in rows)
     assert rows[0].figures["OPTV"] >= rows[0].figures["OPT of EXACT"]
 
 
 def test_the_command_writes_its_tables(tmp_path, monkeypatch):
-    monkeypatch.setitem(
-        shedding.QUICK, "throughput", {"rows": 4_000, "rounds": 1, "cases": {"few": (50, 100, 50)}}
-    )
+    small = {"rows": 4_000, "rounds": 1, "cases": {"few": (50, 100, 50)}}
+    monkeypatch.setitem(papers.SECTIONS, "throughput", papers.SECTIONS["throughput"]._replace(quick=small))
     out = tmp_path / "shedding.md"
     done = call("bench", "shedding", "--quick", "--only", "throughput", "--out", out)
     assert done.exit_code == 0, done.output
@@ -88,6 +87,6 @@ def test_the_command_writes_its_tables(tmp_path, monkeypatch):
 
 
 def test_a_row_that_was_missed_stands_out():
-    text = shedding.markdown("Title", [Row("one", {"x": 1.5}, "y", False), Row("two", {"x": "z"})])
-    assert "| one | x 1.5 | y | **no** |" in text
+    text = table("", "Title", [Row("one", {"x": 1.5}, "y", False), Row("two", {"x": "z"})]).markdown()
+    assert "| one | x 1.5 | y | NO |" in text
     assert "| two | x z |  |  |" in text

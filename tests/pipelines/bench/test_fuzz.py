@@ -6,10 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slackwater.pipelines.bench import fuzz, run_bench
-from slackwater.pipelines.bench.fuzz_cases import make_case
-from slackwater.pipelines.bench.fuzz_judge import Verdict, judge
-from slackwater.pipelines.bench.fuzz_truth import by_duckdb, by_trial, duckdb_can, is_meaningless
+from slackwater.pipelines.bench.fuzz import joins as fuzz
+from slackwater.pipelines.bench.fuzz.cases import make_case
+from slackwater.pipelines.bench.fuzz.judge import Verdict, judge
+from slackwater.pipelines.bench.fuzz.truth import by_duckdb, by_trial, duckdb_can, is_meaningless
+from slackwater.pipelines.bench.registry import run_bench
 from slackwater.pipelines.io.sink_files import sink_file
 from slackwater.pipelines.runners.local import runner as local
 from slackwater.pipelines.template.graph import Write

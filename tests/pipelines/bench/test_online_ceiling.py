@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slackwater.pipelines.bench.offline.online_ceiling import ceiling_without_foresight
-from slackwater.pipelines.bench.shedding_runs import Pair, run
+from slackwater.pipelines.bench.shedding.runs import Pair, run
 from slackwater.pipelines.generate.zipf import ZIPF, chances
 
 R, S = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.3, 0.6])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_calls import call, edit, write_template
 
-from slackwater.pipelines import bench
+from slackwater.pipelines.bench import registry
 from slackwater.plugins.registry import manager as manager_module
 
 
@@ -70,7 +70,7 @@ def test_generate_lists_and_writes_data_sets(tmp_path: Path) -> None:
 
 def test_bench_passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[str, ...]] = []
-    monkeypatch.setattr(bench, "run_bench", lambda *arguments: given.append(arguments))
+    monkeypatch.setattr(registry, "run_bench", lambda *arguments: given.append(arguments))
     assert call("bench", "local", "--rows", "5").exit_code == 0
     assert given == [("local", "--rows", "5")]
 

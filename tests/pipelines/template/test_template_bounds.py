@@ -9,7 +9,7 @@ import pytest
 from template_texts import fault
 
 from slackwater.pipelines.assembly.pipeline import assemble
-from slackwater.pipelines.bench import fuzz_templates
+from slackwater.pipelines.bench.fuzz import templates as fuzz_templates
 from slackwater.pipelines.io.sources import source_schema
 from slackwater.pipelines.template.reader import TemplateError, read_template_text
 from slackwater.pipelines.template.text import read_document

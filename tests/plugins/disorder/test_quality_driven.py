@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from benchmark_files import load_benchmark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import SCHEMA, numbered, plan_of, run
 
+from slackwater.pipelines.bench.disorder import quality_driven as benchmark
 from slackwater.pipelines.generate import generate
 from slackwater.plugins.checks import check_strategy, sample_setting
 from slackwater.plugins.contract import NEVER, Arrivals, Feedback
@@ -361,7 +361,6 @@ def test_results_do_not_depend_on_chunks_or_restarts():
 
 
 def test_the_recall_asked_for_is_met_on_the_streams_of_the_paper(tmp_path):
-    benchmark = load_benchmark("quality_driven")
     data = generate("syn3", tmp_path, rows=15_000)
     runs = {
         recall: benchmark.measure(data, {"strategy": "quality_driven", "recall": recall})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference import reference_join
 from running import SCHEMA, disorder_of, numbered, plan_of, run
 
-from slackwater.pipelines.bench.per_tuple import PerTupleJoin
+from slackwater.pipelines.bench.local.per_tuple import PerTupleJoin
 
 
 def letters(text):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from kafka_cases import wait_until
 
 pytest.importorskip("pyspark")
 
+from slackwater.pipelines.bench.kafka import live as kafka
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.spark import ConsoleSink, clean_errors, connector, sliding_window_join, write_outputs
 from slackwater.transforms.spark.failures import explained
@@ -114,17 +113,12 @@ def test_a_live_join_with_a_silent_partition_finds_nearly_everything(
     spark: Any, broker: Any, tmp_path: Path
 ) -> None:
     """The benchmark, made small."""
-    path = Path(__file__).parents[3] / "benchmarks" / "kafka.py"
-    spec = importlib.util.spec_from_file_location("kafka_benchmark", path)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    load = module.Load(messages=6000, seconds=12, silence=5)
+    load = kafka.Load(messages=6000, seconds=12, silence=5)
     folder = tmp_path / "silent"
     folder.mkdir()
     fixed = {"strategy": "fixed", "slack": "2100ms"}
-    seen = module.live(spark, broker, load, folder, module.settings_of(0.9, idle_timeout="1s", disorder=fixed))
-    found = module.judge(folder, load, seen)
+    seen = kafka.live(spark, broker, load, folder, kafka.settings_of(0.9, idle_timeout="1s", disorder=fixed))
+    found = kafka.judge(folder, load, seen)
     assert found["recall"] >= 0.95, json.dumps(found)
     assert (found["doubled"], found["wrong"]) == (0, 0)
     assert found["wait_s"]["silence"]["median"] is not None, "there are results of that time"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from running import SCHEMA, chunk_of, numbered, plan_of
 
-from slackwater.pipelines.bench import fuzz_snapshots
+from slackwater.pipelines.bench.fuzz import snapshots as fuzz_snapshots
 from slackwater.transforms.errors import StateError
 from slackwater.transforms.operators.join import Operator
 from slackwater.transforms.operators.registry import open_operator
