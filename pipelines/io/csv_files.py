@@ -26,20 +26,43 @@ from slackwater.transforms.errors import SlackwaterError
 _BLOCK_BYTES: Final = 1 << 22
 _FIRST_ROW: Final = 2
 """Number of the row after the header."""
+_NUL: Final = b"\x16"
+"""Stands for NUL while Arrow parses; texts rarely have it. After NUL, Arrow takes delimiters and
+line ends within 8 bytes for a part of the value (apache/arrow#50481)."""
 
 
 @dataclass
 class _Stream:
-    """A file's bytes; counts quotes."""
+    """A file's bytes, with another byte for NUL; counts quotes."""
 
+    file: str
     source: Any
     quotes: int = 0
     closed: bool = False
+    has_nul: bool = False
+    has_stand_in: bool = False
+    """Whether it has the byte that stands for NUL."""
 
     def read(self, size: int = -1) -> bytes:
         data: bytes = self.source.read(None if size < 0 else size)
         self.quotes += data.count(b'"')
-        return data
+        self.has_nul |= b"\0" in data
+        self.has_stand_in |= _NUL in data
+        return data.replace(b"\0", _NUL)
+
+    def text_as_written(self, text: str) -> str:
+        """Return text as it is in the file."""
+        return text.replace(_NUL.decode(), "\0") if self.has_nul else text
+
+    def rows_as_written(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows whose columns are bytes as they are in the file."""
+        if not self.has_nul:
+            return batch
+        if self.has_stand_in:
+            fault = "has both bytes 0x00 and 0x16, which cannot be told apart; remove one of them"
+            raise SlackwaterError(f"{self.file!r} {fault}")
+        columns = [pc.replace_substring(column, _NUL, b"\0") for column in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
     def close(self) -> None:
         self.source.close()
@@ -59,6 +82,7 @@ class _Stream:
 class _Malformed:
     """Rows with too many or too few fields, as the parser comes upon them."""
 
+    stream: _Stream
     found: list[tuple[int, str, str]] = field(default_factory=list)
     """Number, text and fault."""
 
@@ -68,7 +92,7 @@ class _Malformed:
         except UnicodeDecodeError as error:
             text = error.object.decode("utf-8", "backslashreplace")
         fault = f"{row.actual_columns} fields instead of {row.expected_columns}"
-        self.found.append((row.number, text, fault))
+        self.found.append((row.number, self.stream.text_as_written(text), fault))
         return "skip"
 
     def take(self, end: int) -> list[tuple[int, str, str]]:
@@ -82,13 +106,17 @@ class _Malformed:
 
 def csv_schema(config: Read, file: str) -> pa.Schema:
     """Return the columns of a file: types as the template says, else as its first block shows."""
-    with _open(config, file, {}) as reader:
+    stream = _Stream(file, open_file(file))
+    with _open(config, stream, {}) as reader:
         guesses = reader.schema
+    if stream.has_nul and any(_NUL.decode() in name for name in guesses.names):
+        raise SlackwaterError(f"{file!r} has a column whose name has NUL in it; rename it")
     twice = next((name for name in guesses.names if guesses.names.count(name) > 1), None)
     if twice is not None:
         raise SlackwaterError(f"{file!r} has several columns called {twice!r}; rename one")
-    with _open(config, file, dict.fromkeys(guesses.names, pa.binary())) as reader:
-        head = next(iter(reader), None)
+    stream = _Stream(file, open_file(file))
+    with _open(config, stream, dict.fromkeys(guesses.names, pa.binary())) as reader:
+        head = next((stream.rows_as_written(batch) for batch in reader), None)
     fields = []
     for i, guess in enumerate(guesses):
         type_ = config.schema.get(guess.name)
@@ -103,11 +131,12 @@ def csv_schema(config: Read, file: str) -> pa.Schema:
 
 def read_csv(config: Read, file: str, schema: pa.Schema, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file with the column BAD, in the order of the file."""
-    malformed, stream, at = _Malformed(), _Stream(open_file(file)), _FIRST_ROW
-    with _open(config, file, dict.fromkeys(schema.names, pa.binary()), malformed, stream) as reader:
+    stream, at = _Stream(file, open_file(file)), _FIRST_ROW
+    malformed = _Malformed(stream)
+    with _open(config, stream, dict.fromkeys(schema.names, pa.binary()), malformed) as reader:
         later = next(reader, None)
         while later is not None:
-            batch, later = later, next(reader, None)
+            batch, later = stream.rows_as_written(later), next(reader, None)
             if later is None and _unclosed(batch, stream):
                 batch, swallowed = batch.slice(0, batch.num_rows - 1), batch.slice(batch.num_rows - 1)
                 fault = 'a quote (") is not closed before the end of the file'
@@ -123,20 +152,16 @@ def read_csv(config: Read, file: str, schema: pa.Schema, batch_rows: int) -> Ite
 
 
 def _open(
-    config: Read,
-    file: str,
-    types: dict[str, pa.DataType],
-    malformed: _Malformed | None = None,
-    stream: _Stream | None = None,
+    config: Read, stream: _Stream, types: dict[str, pa.DataType], malformed: _Malformed | None = None
 ) -> Any:
     return pa_csv.open_csv(
-        _Stream(open_file(file)) if stream is None else stream,
+        stream,
         # In one thread, so that rows have numbers.
         read_options=pa_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
         parse_options=pa_csv.ParseOptions(
             delimiter=config.delimiter,
             newlines_in_values=True,
-            invalid_row_handler=malformed or _Malformed(),
+            invalid_row_handler=malformed or _Malformed(stream),
         ),
         convert_options=pa_csv.ConvertOptions(
             column_types=types,

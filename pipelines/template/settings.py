@@ -136,7 +136,7 @@ def _read_json(given: Mapping[str, Any]) -> Read:
 
 def _read_csv(given: Mapping[str, Any]) -> Read:
     settings = _validated(ReadCsvSettings, given)
-    if settings.delimiter in '"\r\n':
+    if settings.delimiter in '"\r\n\0':
         raise ConfigError(
             f"must not be {settings.delimiter!r}, which has a meaning of its own in CSV", "delimiter"
         )

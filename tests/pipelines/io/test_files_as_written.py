@@ -219,12 +219,42 @@ def test_stated_types_of_json(tmp_path):
         ("prix_é,b\n1,2\n".encode("latin1"), "x.csv': its names of columns are not UTF-8; save it as UTF-8"),
         ("a,b\n1,2\n".encode("utf-16"), "x.csv': its names of columns are not UTF-8; save it as UTF-8"),
         (b"a,b,a\n1,2,3\n", "x.csv' has several columns called 'a'; rename one"),
+        (b"a,b\0\n1,2\n", "x.csv' has a column whose name has NUL in it; rename it"),
     ],
 )
 def test_headers_that_cannot_be_used_are_refused(tmp_path, data, fault):
     with pytest.raises(SlackwaterError) as error:
         csv(tmp_path, data)
     assert fault in str(error.value)
+
+
+LONG = b"".join(b"%d,%s\n" % (n, b"long" * 10) for n in range(17_000))
+"""Rows after which Arrow parses long values in words of 8 bytes, in which it overlooks what follows NUL."""
+
+
+def test_delimiters_and_line_ends_after_nul_are_seen(tmp_path):
+    ends = b'\0,1\nlong enough,2\n"\0","b"\nx\0\0\0,\0\n\0\n\0,1,2\nend,3\n'
+    types, rows, bad = csv(tmp_path, b"k,v\n" + LONG + ends)
+    assert types == {"k": "string", "v": "string"}
+    assert len(rows) == 17_005
+    found = [(row["k"], row["v"]) for row in rows[17_000:]]
+    assert found == [("\0", "1"), ("long enough", "2"), ("\0", "b"), ("x\0\0\0", "\0"), ("end", "3")]
+    assert [row["raw"] for row in bad] == ["\0", "\0,1,2"]
+
+
+def test_nul_is_a_part_of_text_and_no_number(tmp_path):
+    types, rows, bad = csv(tmp_path, b"k,v\n\0,1\n,2\n", schema={"v": pa.int64()})
+    assert (types["k"], rows, bad) == ("string", [{"k": "\0", "v": 1}, {"k": None, "v": 2}], [])
+    _, rows, bad = csv(tmp_path, b"k,v\na,1\nb,2\0\n", schema={"v": pa.int64()})
+    assert (rows, bad[0]["raw"]) == ([{"k": "a", "v": 1}], "b,2\0")
+
+
+@pytest.mark.parametrize("data", [b"k\nx\0\n\x16\n", b"k\n\x16\n" + b"x" * (5 << 20) + b"\n\0\n"])
+def test_nul_beside_its_stand_in_is_refused(tmp_path, data):
+    fault = r"x\.csv' has both bytes 0x00 and 0x16, which cannot be told apart; remove one of them"
+    with pytest.raises(SlackwaterError, match=fault):
+        csv(tmp_path, data)
+    assert csv(tmp_path, data.replace(b"\0", b""))[1][-2]["k"].strip("x") in ("", "\x16")
 
 
 def test_a_json_number_with_more_digits_than_a_double_is_a_bad_record(tmp_path):
@@ -329,6 +359,7 @@ def test_a_folder_without_a_file_of_the_format_says_what_is_there(tmp_path):
     [
         ("delimiter: ';;'", "delimiter: string should have at most 1 character, got ';;'"),
         ("delimiter: '\"'", "delimiter: must not be '\"', which has a meaning of its own in CSV"),
+        ('delimiter: "\\0"', r"delimiter: must not be '\x00', which has a meaning of its own in CSV"),
         (
             "schema: {a: decimal}",
             "schema.a: input should be 'integer', 'number', 'string', 'boolean', 'timestamp'",
