@@ -17,6 +17,7 @@ from slackwater.pipelines.bench.fuzz.conditions import Columns, condition, sql
 from slackwater.pipelines.bench.fuzz.data import (
     DAY,
     NANOS,
+    WORDS,
     YEAR_1,
     YEAR_9999,
     Column,
@@ -51,6 +52,15 @@ class Input:
     compressed: bool
 
     @property
+    def stated(self) -> dict[str, Any]:
+        """The setting ``schema`` for columns of texts that could be numbers, truth values or times."""
+        if self.format != "csv":
+            return {}
+        texts = {c.name: {*c.values} - {None} for c in self.columns if c.family == "text"}
+        schema = {name: "string" for name, values in texts.items() if values and not values & {*WORDS}}
+        return {"schema": schema} if schema else {}
+
+    @property
     def table(self) -> pa.Table:
         """All rows."""
         return pa.table({column.name: column.array for column in self.columns})
@@ -81,7 +91,11 @@ class Case:
     def template(self, folder: Path) -> str:
         """Return the template that joins what ``write`` has put into a folder."""
         reads = [
-            {"type": _READERS[i.format], "name": i.name.upper(), "config": {"path": str(folder / i.name)}}
+            {
+                "type": _READERS[i.format],
+                "name": i.name.upper(),
+                "config": {"path": str(folder / i.name), **i.stated},
+            }
             for i in self.inputs
         ]
         join = {

@@ -219,7 +219,9 @@ def _all(tests: Sequence[bool | None]) -> bool | None:
 
 
 def _rank(value: Any) -> tuple[int, Any]:
-    """NaN as the largest number there is."""
+    """NaN as the largest number there is, and text as its bytes."""
+    if isinstance(value, str):
+        return (0, value.encode())
     return (1, 0) if isinstance(value, float) and math.isnan(value) else (0, value)
 
 

@@ -64,7 +64,7 @@ _HUGE: Final = [
     *map(Fraction, (0.1, 1 / 3, 1e300, 5e-324)),
 ]  # fmt: skip
 _SPECIAL: Final = [float("nan"), float("inf"), float("-inf"), -0.0]
-_TEXTS: Final = ["a", "b", "c", "A", "ä", "a\u0308", "it's", "a b", "zz", "\U0001f600"]
+WORDS: Final = ["a", "b", "c", "A", "ä", "a\u0308", "it's", "a b", "zz", "\U0001f600"]
 _TRAPS: Final = [
     "NA", "N/A", "NULL", "null", "nan", "NaN", "None", "007", "7", "0", "-1", "#N/A", " a", "a ", 'quo"te',
     "a,b", "a;b", "\\", "'", "TRUE", "2024-01-01", "x" * 300, "1e5", "12345678901234567890", "\u2028",
@@ -104,7 +104,7 @@ def pool(rng: Random, family: str, formats: set[str]) -> Pool:
         return Pool(family, values, small)
     if family in ("text", "bytes"):
         odd = _ODD if formats <= {"parquet"} else []
-        values = rng.sample(_TEXTS, 2) + rng.sample(_TEXTS + _TRAPS + odd, size)
+        values = rng.sample(WORDS, 2) + rng.sample(WORDS + _TRAPS + odd, size)
         return Pool(family, values if family == "text" else [text.encode() for text in values], True)
     if family == "bool":
         return Pool(family, [False, True], True)

@@ -148,7 +148,7 @@ def _within(times: Sequence[int], windows: Sequence[int], open_end: bool) -> boo
 def is_meaningless(case: Case) -> bool:
     """Whether a condition compares what cannot be compared, so that only a refusal is right.
 
-    A truth value is a number, 0 or 1, where it is compared with one.
+    A truth value is a number, 0 or 1, where it is compared with one, and bytes are text in UTF-8.
     """
     families = {Col(i.name, c.name): c.family for i in case.inputs for c in i.columns}
 
@@ -158,6 +158,6 @@ def is_meaningless(case: Case) -> bool:
         if tree.name in ("and", "or", "not", "is_null"):
             return any(map(mixed, tree.args))
         found = {families[column] for column in columns(tree)} - {"null"}
-        return len(found - {"bool"} | ({"number"} if "bool" in found else set())) > 1
+        return len({{"bool": "number", "bytes": "text"}.get(family, family) for family in found}) > 1
 
     return case.tree is not None and mixed(case.tree)

@@ -38,6 +38,19 @@ def test_duckdb_is_not_given_columns_that_it_cannot_read():
     assert judge(case, local.run).by == "exact"
 
 
+@pytest.mark.parametrize(
+    ("seed", "number"),
+    [
+        pytest.param(103, 382, id="NUL in a large result file"),
+        pytest.param(103, 756, id="text with bytes"),
+        pytest.param(107, 1721, id="texts of digits alone"),
+    ],
+)
+def test_a_case_that_was_judged_wrongly_holds(seed, number):
+    verdict = judge(make_case(seed, number), local.run)
+    assert (verdict.kind, verdict.text) == ("joined", "")
+
+
 def test_a_case_is_the_same_every_time(tmp_path):
     one, other = (make_case(SEED, 3) for _ in range(2))
     assert one.template(tmp_path) == other.template(tmp_path)

@@ -248,6 +248,15 @@ def test_bytes_are_compared(type_):
     assert found.tolist() == [[True, False, False], [False, True, False], [False, False, False]]
 
 
+@pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2)])
+@pytest.mark.parametrize("where", ["a.x = b.x", "a.x = b.x OR FALSE", "a.x IN (b.x)", "NOT a.x <> b.x"])
+def test_bytes_equal_the_text_that_they_are_in_utf8(type_, where):
+    left = batch(pa.string(), ["ab", "é", "\\x", None])
+    found = passing(where, left, batch(type_, ["é".encode(), b"\xc3\x00", b"ab", b"\\x", None]))
+    assert found.tolist() == [[False, False, True, False, False], [True, *4 * [False]],
+                              [False, False, False, True, False], 5 * [False]]  # fmt: skip
+
+
 def test_a_null_in_a_dictionary_is_null():
     coded = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None]))
     left = pa.RecordBatch.from_arrays([coded], ["x"])
