@@ -22,11 +22,11 @@ _WIDTH: Final = 118
 _HEAD: Final = """\
 # Transforms
 
-Made by `python -m slackwater.pipelines.cli.transforms_page`: change the docstrings of transforms
-and the strings below their settings, not this page.
+Made by `python -m slackwater.pipelines.cli.transforms_page`. To change this page, change the docstrings of the
+transforms and the strings below their settings.
 
-Each is a PTransform in `slackwater.transforms.beam`, a type in templates, and a function of the same name in
-`slackwater.transforms.spark` (`sliding_window_join` and so on). The settings are the same everywhere.
+Each transform is a PTransform in `slackwater.transforms.beam`, a type in templates, and a function of the same
+name in `slackwater.transforms.spark` (`sliding_window_join` and so on). The settings are the same everywhere.
 
 ```python
 import apache_beam as beam
@@ -37,13 +37,13 @@ ordered.main | "Use" >> beam.Map(print)
 ordered.late | "Keep" >> beam.io.WriteToText("late")
 ```
 
-Elements are `beam.Row`, NamedTuples with typed fields, or, with `with_schema` (`with_schemas` where inputs have
-names), dicts and Arrow record batches. Outputs are rows with a schema. `late` has every row that did not get
-through, as `input, reason, ts, arrival, row`; `error_handling: {output: bad}` calls it `bad`. A row with a value
-that its column cannot hold exactly, such as 1.9 where `int` is declared, is there as `bad_record`, with its
-values in `raw` and the `fault`; 2.0 is a whole number, and NaN in a column of integers is a missing one.
+Elements are `beam.Row`, NamedTuples with typed fields, or, with `with_schema` (`with_schemas` if inputs have
+names), dicts and Arrow record batches. Outputs are rows with a schema. `late` has every row that was not
+processed, as `input, reason, ts, arrival, row`; `error_handling: {output: bad}` names this output `bad`. If a
+column cannot hold a value exactly, such as 1.9 where `int` is declared, the row is there as `bad_record`, with
+its values in `raw` and the `fault`. 2.0 is a whole number, and NaN in a column of integers is a missing value.
 
-In Beam YAML, `slackwater providers` tells which file to include:
+In Beam YAML, include the file that `slackwater providers` prints:
 
 ```yaml
 providers:

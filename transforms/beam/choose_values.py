@@ -1,4 +1,4 @@
-"""ChooseValues: which tuples of stored relations to request when not all can be."""
+"""ChooseValues: which tuples of stored relations to request when not all can be fetched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ChooseValues(OperatorTransform):
 
     Takes ``{name: PCollection, …}`` of summaries: rows with a join value, how many tuples the relation has of it,
     and a time. The main output has the values to request, a column with the number of tuples for each input, and
-    ``ts``, the largest time. Rows that are no summaries are in the output ``late``. Inputs must be bounded.
+    ``ts``, the largest time. Unreadable summaries are in the output ``late``. Inputs must be bounded.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.

@@ -1,4 +1,4 @@
-"""GroupClose: aggregates per group, out as soon as the group is over."""
+"""GroupClose: aggregates per group, emitted as soon as the group is finished."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from slackwater.transforms.settings.plan import JoinPlan
 
 
 class GroupClose(OperatorTransform):
-    """Groups and aggregates rows, and closes a group when a punctuation or its window says that it is over.
+    """Groups and aggregates rows, and emits a group when a punctuation or its window says that it is finished.
 
     Takes ``{rows: PCollection, punctuations: PCollection}`` of rows with a schema, such as the main output of a
     join and its output ``punctuations``. The main output has the columns of ``by``, the aggregates, ``ts``, when
-    the group was closed, and ``closed_by``: punctuation, window or end. Rows of a group that is over are in the
-    output ``late``. Rows and punctuations are taken in order of event time, rows first.
+    the group was closed, and ``closed_by``: punctuation, window or end. Rows of a closed group are in the output
+    ``late``. Rows and punctuations are taken in order of event time, rows first.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.

@@ -1,4 +1,4 @@
-"""Reorder: rows out in order of event time."""
+"""Reorder: rows in order of event time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slackwater.transforms.settings.plan import JoinPlan
 
 
 class Reorder(OperatorTransform):
-    """Puts rows in order of event time; rows that come too late for it go to the output ``late``.
+    """Puts rows in order of event time; rows that come too late go to the output ``late``.
 
     Takes a PCollection of rows with a schema. The main output has rows of the same type, each with its event
     time as Beam's timestamp; they are emitted in order, which in-process runners keep.

@@ -1,4 +1,4 @@
-"""Shed: no more rows than can be worked on, those that are worth most."""
+"""Shed: no more rows than the next step can process, those that are worth most."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from slackwater.transforms.settings.plan import JoinPlan
 
 
 class Shed(OperatorTransform):
-    """Lets so many rows per second pass, and drops those that are worth least when too many wait.
+    """Passes a limited number of rows per second, and drops the rows worth least when too many wait.
 
-    Takes a PCollection of rows with a schema, or ``{rows: PCollection, partners: PCollection}``, of which the
-    second is only looked at: what a row is worth may depend on how often partners match it. The main output has
-    the rows that pass, of the type they had, in order of arrival; those that were shed are in the output
-    ``late``.
+    Takes a PCollection of rows with a schema, or ``{rows: PCollection, partners: PCollection}``. Partners are a
+    reference only: what a row is worth may depend on how often partners match it. The main output has the rows
+    that pass, of the type they had, in order of arrival. Rows that were shed are in the output ``late``.
 
     Raises:
         ConfigError: A setting is wrong, or does not fit the inputs.

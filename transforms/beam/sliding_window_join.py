@@ -20,7 +20,7 @@ class SlidingWindowJoin(OperatorTransform):
 
     Takes ``{input name: PCollection}`` of rows with a schema. The main output has every column of every input
     as ``<input>_<column>`` and ``ts``, the result's timestamp; rows that could not be joined in time are in
-    the output ``late`` with their reason. Bounded inputs are joined in order of arrival when all is there; where
+    the output ``late`` with their reason. Bounded inputs are gathered first and joined in order of arrival; if
     one is unbounded, rows are joined as they arrive. Rows join within a Beam window, in which the results stay;
     a result has its event time, ``ts``, as Beam's timestamp.
 

@@ -50,10 +50,10 @@ class GuardConfig(Documented):
     """Limits on event times; rows beyond them go to the late output instead of the join."""
 
     past: _Limit = None
-    """refuse rows that are older than their input's newest by more than this (reason too_late); default: lone
-    rows that are five years older; none: no row"""
+    """refuse rows that are older than their input's newest row by more than this (reason too_late); default:
+    single rows that are five years older; none: no row"""
     future: _Limit = None
-    """refuse lone rows that are ahead of every input by more than this (reason future_time); default: a year;
+    """refuse single rows that are ahead of every input by more than this (reason future_time); default: a year;
     none: no row"""
 
 
@@ -65,7 +65,7 @@ def _guard(given: Any) -> Any:
 
 
 class ErrorHandlingConfig(Documented):
-    """Where rows go that could not be processed, as Beam YAML writes it."""
+    """Output for rows that could not be processed, as Beam YAML writes it."""
 
     output: str = Field(pattern=r"^[^.\s]+$")
     """name of the output with the late rows, instead of late; something must read it"""
@@ -79,7 +79,7 @@ class ErrorHandlingConfig(Documented):
 
 
 class OperatorConfig(Settings):
-    """Settings that every transform has that goes by event time."""
+    """Settings of every transform that uses event time."""
 
     time: str | dict[str, str]
     """event-time column, one name for all inputs or {input: column}; integer, timestamp or date"""
@@ -96,7 +96,7 @@ class OperatorConfig(Settings):
 
 
 class DisorderConfig(OperatorConfig):
-    """Settings that every transform has that puts rows in order."""
+    """Settings of every transform that puts rows in order."""
 
     arrival: str | dict[str, str] | None = None
     """column with the order of arrival over all inputs, or {input: column}; integers or times. Default for files:
@@ -115,32 +115,33 @@ class DisorderConfig(OperatorConfig):
     metrics: Duration | None = None
     """stream time between two rows of the output metrics; strategies that adapt report whenever they do"""
     idle_timeout: Duration | None = None
-    """in live runs, how long an input may be silent before rows of other inputs stop waiting for it; default: for
-    ever"""
+    """in live runs, how long an input may be silent before rows of other inputs stop waiting for it; default:
+    forever"""
 
 
 class PunctuationConfig(Documented):
-    """Rows that are punctuations: no later row of an input matches what they say."""
+    """Rows that are punctuations: no later row of an input matches them."""
 
     input: str
     """the input that they speak of"""
     when: str | None = None
-    """SQL condition on its columns that tells them from its other rows"""
+    """SQL condition on its columns that is true for its punctuations only"""
     source: str | None = None
-    """instead of when: another input that has nothing but them, and joins nothing"""
+    """instead of when: another input that has only punctuations, and joins nothing"""
     key: str | list[str] | dict[str, str] = Field(default_factory=list)
-    """column or columns whose value in the punctuation is over; {column: column of the source}"""
+    """column or columns whose value in the punctuation is finished; {column: column of the source}"""
     values: dict[str, str] = Field(default_factory=dict)
-    """column of which several values are over: the column of the punctuation that lists them"""
+    """column of which several values are finished: the column of the punctuation that lists them"""
     range: dict[str, dict[Literal["from", "to"], str]] = Field(default_factory=dict)
-    """column of which a range of values is over: {from: column, to: column}, both included; one may lack"""
+    """column of which a range of values is finished: {from: column, to: column}, both included; one may
+    be absent"""
 
 
 class HotKeysConfig(Documented):
     """Values of the key so frequent that one shard would have most of the work."""
 
     input: str
-    """the input whose rows with these values are spread over shards; those of the others are copied to each"""
+    """the input whose rows with these values are spread over shards; rows of other inputs are copied to each"""
     values: list[Any] = Field(min_length=1)
     """values of the key that all inputs share"""
     split: int | None = Field(default=None, ge=2, le=4096)
@@ -177,10 +178,9 @@ class JoinConfig(DisorderConfig):
         BeforeValidator(_rows, json_schema_input_type=Duration | Rows | dict[str, Any] | None),
     ] = None
     """how far back a row may be to be joined: one duration, {input: duration}, or {size: 5s, closed: right}; or
-    how many rows of each input, the last that came: 400 rows, or {input: 400 rows}; some join strategies can do
-    without"""
+    the last rows of each input: 400 rows, or {input: 400 rows}; some join strategies need no window"""
     where: str | None = None
-    """join condition in SQL, such as orders.id = clicks.order_id; none joins everything within the windows"""
+    """join condition in SQL, such as orders.id = clicks.order_id; without it, all rows within the windows join"""
     join: dict[str, Any] = Field(default_factory=lambda: {"strategy": "mswj"})
     """join strategy and its options"""
     shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "none"})
@@ -188,23 +188,23 @@ class JoinConfig(DisorderConfig):
     output: Literal["rows", "counts"] = "rows"
     """joined rows, or the number of results per timestamp"""
     id: str | None = Field(default=None, min_length=1)
-    """name of a text column that tells every result from all others (in Beam, of its window), the same after a
+    """name of a text column that identifies each result (in Beam, within its window) and is the same after a
     restart: the shard, and the number of each member among its input's rows in that shard"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the join is split into, by key or else by bands of numbers or by arrival; they run in
     parallel"""
     hot_keys: HotKeysConfig | None = None
-    """frequent values of the key to be spread over shards: {input: orders, values: [17, 42], split: 4}"""
+    """frequent values of the key, to be spread over shards: {input: orders, values: [17, 42], split: 4}"""
     archive: str | None = None
-    """directory that gets every row of which results were missed and the rows it could have met, for reconcile"""
+    """directory for every row whose results were missed, and the rows that it could have joined, for reconcile"""
     punctuations: Annotated[
         list[PunctuationConfig],
         BeforeValidator(_listed, json_schema_input_type=PunctuationConfig | list[PunctuationConfig]),
     ] = Field(default_factory=list)
     """rows that are punctuations, {input: name, when: condition, key: column}, or a list of such;
-    {source: name, input: name, key: column} for an input that has nothing else"""
+    {source: name, input: name, key: column} for an input that has only punctuations"""
     unique: _Columns = Field(default_factory=list)
-    """columns of which no value comes twice, as input.column or a list; [[a.x, a.y]] of which no pair does"""
+    """columns in which no value comes twice, as input.column or a list; [[a.x, a.y]] in which no pair does"""
     clustered: _Columns = Field(default_factory=list)
     """columns whose equal values follow each other, as for unique"""
     ordered: _Texts = Field(default_factory=list)
@@ -216,33 +216,33 @@ class JoinConfig(DisorderConfig):
 
 
 class PunctuateConfig(DisorderConfig):
-    """Settings of Punctuate: rows out in order of event time, and what they say of later ones beside."""
+    """Settings of Punctuate: rows in order of event time, and punctuations that follow from them."""
 
     time: str
     """event-time column; integer, timestamp or date"""
     when: str | None = None
-    """SQL condition that tells rows that are punctuations from the others, such as kind = 'closed'"""
+    """SQL condition that is true for punctuations only, such as kind = 'closed'"""
     key: str | list[str] = Field(default_factory=list)
-    """column or columns whose value in such a row is over"""
+    """column or columns whose value in such a row is finished"""
     unique: _Columns = Field(default_factory=list)
-    """column of which no value comes twice, so that one is over when it has come, or a list; [[x, y]] of which no
-    pair does"""
+    """column in which no value comes twice, so a value is finished when it has come, or a list; [[x, y]] in which
+    no pair does"""
     clustered: _Columns = Field(default_factory=list)
-    """column whose equal values follow each other, so that a value is over when another comes; as for unique"""
+    """column whose equal values follow each other, so a value is finished when another comes; as for unique"""
     ordered: _Texts = Field(default_factory=list)
-    """column whose values never fall in order of event time, so that all below one that came are over, or a list;
-    with desc after it, never rise"""
+    """column whose values never fall in order of event time, so all values below one that came are finished, or a
+    list; with desc after it, never rise"""
     progress: Duration | None = None
     """smallest step of event time between two punctuations that say how far it has come, such as 10s"""
 
 
 class ShedConfig(OperatorConfig):
-    """Settings of Shed: no more rows than can be worked on, those that are worth most."""
+    """Settings of Shed: no more rows than the next step can process, those that are worth most."""
 
     rate: float = Field(ge=0.01, le=1e9)
-    """rows that pass per second of the arrival column, or of event time where none is named"""
+    """rows that pass per second of the arrival column, or of event time if none is named"""
     queue: int = Field(default=1000, ge=1, le=10_000_000)
-    """rows that may wait for their turn; when there is one too many, the one that is worth least is shed"""
+    """rows that may wait; when the queue is full, the row that is worth least is shed"""
     arrival: str | dict[str, str] | None = None
     """column with the order and the time of arrival over all inputs, or {input: column}. Default for files: their
     order, inputs merged by progress, the largest event time so far. Default for PCollections and batch
@@ -250,13 +250,13 @@ class ShedConfig(OperatorConfig):
     arrival_unit: TimeUnit | None = None
     """unit of an arrival column of integers; default: the unit of the event times"""
     shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "random"})
-    """shedding strategy, which says what a row is worth, and its options but for memory and queue:
+    """shedding strategy, which says what a row is worth, and its options except memory and queue:
     {strategy: random}, {strategy: prob, weight: price}, or {strategy: prob} with partners"""
     where: str | None = None
-    """condition in SQL that a row and its partners meet, such as rows.id = partners.id, for strategies that go by
-    what a row may find"""
+    """condition in SQL between a row and its partners, such as rows.id = partners.id, for strategies that score a
+    row by its partners"""
     idle_timeout: Duration | None = None
-    """in live runs, how long inputs may be silent before all rows that wait pass; default: for ever"""
+    """in live runs, how long inputs may be silent before all waiting rows pass; default: forever"""
 
 
 class AggregateConfig(DisorderConfig):
@@ -272,13 +272,13 @@ class AggregateConfig(DisorderConfig):
     """new columns, {name: aggregate}, such as {cars: count(*), speed: avg(speed)}; an aggregate is count(*), or
     count, sum, avg, min or max of a column or an expression"""
     having: str | None = None
-    """SQL condition on the group columns and the aggregates; groups that fail it are left out"""
+    """SQL condition on the group columns and the aggregates; other groups are left out"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the groups are split into; they run in parallel"""
 
 
 class GroupCloseConfig(OperatorConfig):
-    """Settings of GroupClose: aggregates per group, out as soon as the group is over."""
+    """Settings of GroupClose: aggregates per group, emitted as soon as the group is finished."""
 
     time: str
     """event-time column of the rows; integer, timestamp or date"""
@@ -290,20 +290,20 @@ class GroupCloseConfig(OperatorConfig):
     window: Duration | None = None
     """how long after its first row a group is open at most, such as 12h, both ends included; default: no limit"""
     same: dict[str, str] = Field(default_factory=dict)
-    """columns that always have the value of a by column, {column: by column}; known if rows come straight from a
+    """columns that always equal a by column, {column: by column}; known already if rows come straight from a
     join"""
     idle_timeout: Duration | None = None
     """in live runs, how long inputs may be silent before punctuations close groups without waiting for a row
-    after them; default: for ever"""
+    after them; default: forever"""
     shards: int = Field(default=1, ge=1, le=4096)
     """parts that the groups are split into; they run in parallel"""
 
 
 class ChooseValuesConfig(OperatorConfig):
-    """Settings of ChooseValues: which tuples of stored relations to request when not all can be."""
+    """Settings of ChooseValues: which tuples of stored relations to request when not all can be fetched."""
 
     k: int | dict[str, int]
-    """how many tuples to request, overall or {input: number}; all there are if that is less"""
+    """how many tuples to request, overall or {input: number}; all tuples if there are fewer"""
     value: str = "value"
     """column of the summaries with the join value"""
     count: str = "count"
