@@ -5,11 +5,20 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
+from slackwater.plugins.errors import SlackwaterError, StrategyError
+
+__all__ = [
+    "AccountError",
+    "ArgumentError",
+    "ConfigError",
+    "ShardError",
+    "SlackwaterError",
+    "StateError",
+    "StrategyError",
+    "unexpected",
+]
+
 _PACKAGE = Path(__file__).resolve().parents[1]
-
-
-class SlackwaterError(Exception):
-    """The run cannot go on; the message says where, what and what to do."""
 
 
 class ShardError(SlackwaterError):
@@ -27,10 +36,6 @@ class AccountError(SlackwaterError):
     def of(cls, fault: str) -> AccountError:
         """Return the error that says which numbers do not agree, and what to do."""
         return cls(f"{fault}; rows were lost or came twice, so no output is published: please report it")
-
-
-class StrategyError(SlackwaterError):
-    """A strategy broke its contract; the message names it, its distribution and the method at fault."""
 
 
 class ConfigError(SlackwaterError):

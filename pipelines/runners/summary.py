@@ -109,8 +109,7 @@ def _short_of_memory(name: str, plan: JoinPlan, account: Accounting) -> Iterator
 
     Shedding may then lose what disorder has left of the target, or half of what may be lost if that is more.
     """
-    recall = getattr(getattr(plan, "disorder", None), "recall", None)
-    memory = getattr(getattr(plan, "shedding", None), "memory", None)
+    recall, memory = plan.disorder.stated_recall, plan.shedding.stated_memory
     got, missed = account.recall_estimate(), account.missed_results()
     if recall is None or memory is None or got is None or not missed["shed"]:
         return

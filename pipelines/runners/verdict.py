@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from slackwater.plugins.disorder.budget import NEARLY
-from slackwater.plugins.registry.options import Duration
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.settings.time_unit import NANOS
@@ -21,7 +20,7 @@ _FEW: Final = 100
 def verdict(plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was asked for and reached, as keys of the summary; ``numbers`` are the others."""
     found: dict[str, Any] = {}
-    asked = getattr(plan.disorder, "recall", None)
+    asked = plan.disorder.stated_recall
     if asked is not None:
         waited = account.waited
         found["recall"] = {
@@ -33,7 +32,7 @@ def verdict(plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> 
             "periods": waited.periods,
             "capped_by": list(_caps(plan, account, numbers)),
         }
-    ratio = getattr(plan.disorder, "drop_ratio", None)
+    ratio = plan.disorder.stated_late_share
     if ratio is not None:
         rows, late = int(account.received.sum()), numbers["late"].get("too_late", 0)
         found["drop_ratio"] = {"asked": ratio, "reached": late / rows if rows else None}
@@ -57,22 +56,15 @@ def verdict_warnings(name: str, plan: JoinPlan, account: Accounting, numbers: Ma
 
 def _caps(plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
     """Name what kept rows from waiting longer."""
-    horizon = _horizon(plan)
+    horizon = plan.disorder.longest_wait
     if horizon is not None and account.slack and max(account.slack) * NANOS[plan.unit] >= 0.98 * horizon:
         yield "horizon"
-    if getattr(plan.shedding, "memory", None) is not None:
+    if plan.shedding.stated_memory is not None:
         waited = numbers["latency_ms"]["p50"]
         if numbers["missed"].get("shed") or (waited is not None and cut_short(numbers)):
             yield "memory"
     if account.waited.idled and numbers["late"].get("too_late"):
         yield "idle"
-
-
-def _horizon(plan: JoinPlan) -> int | None:
-    if "horizon" not in type(plan.disorder).model_fields:
-        return None
-    given: Any = plan.disorder
-    return int(given.horizon or given.period)
 
 
 def cut_short(numbers: Mapping[str, Any]) -> bool:
@@ -92,7 +84,7 @@ def _missed_recall(name: str, plan: JoinPlan, account: Accounting, numbers: Mapp
     )
     if "horizon" in found["capped_by"]:
         said += (
-            f"; rows wait for {Duration(_horizon(plan) or 0)} at most, the horizon of {plan.disorder.name}: set "
+            f"; rows wait for {plan.disorder.longest_wait} at most, the horizon of {plan.disorder.name}: set "
             "a larger one in disorder: {horizon: …}, or use the strategy max"
         )
     elif "idle" in found["capped_by"]:
@@ -105,11 +97,11 @@ def _missed_recall(name: str, plan: JoinPlan, account: Accounting, numbers: Mapp
 
 
 def _exceeded_ratio(name: str, plan: JoinPlan, numbers: Mapping[str, Any]) -> Iterator[str]:
-    asked = getattr(plan.disorder, "drop_ratio", None)
+    asked = plan.disorder.stated_late_share
     rows, late = sum(numbers["input"].values()), numbers["late"].get("too_late", 0)
     if asked is None or not rows or late <= asked * rows:
         return
-    if getattr(plan.disorder, "buffer_limit", None) is not None:
+    if plan.disorder.stated_buffer is not None:
         remedy = "a larger buffer_limit, or a smaller drop_ratio, lets rows wait longer"
     else:
         remedy = "latencies are not normal, as the strategy takes them to be: state a recall instead, or use max"

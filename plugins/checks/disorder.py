@@ -60,9 +60,9 @@ def sample_arrivals(n: int = ROWS, m: int = 2, scale: int = 1, seed: int = 7, st
 
 def _shown(strategy: Any, logic: Any, arrivals: Arrivals) -> Arrivals:
     """Leave out what the strategy has not asked to see."""
-    if getattr(strategy, "watermark_columns", None) is None:
+    if strategy.watermark_columns is None:
         arrivals = arrivals._replace(watermark=None)
-    if not getattr(logic, "needs_cells", False):
+    if not logic.needs_cells:
         arrivals = arrivals._replace(cells=None, nulls=None)
     return arrivals
 
@@ -123,8 +123,7 @@ class Drive:
 
     def outcome(self) -> Outcome:
         self.watched.settle()
-        report = self.watched.call("report") if self.watched.has("report") else None
-        return Outcome(np.concatenate(self._bounds), self._at, report)
+        return Outcome(np.concatenate(self._bounds), self._at, self.watched.call("report"))
 
     def pieces(self) -> Iterator[None]:
         """Go on by a chunk each time."""
@@ -135,7 +134,7 @@ class Drive:
         learned = start = count = 0
         while start < n:
             self._between(count)
-            if start in _LOOKS and self.watched.has("bounds_at"):
+            if start in _LOOKS:
                 self._at.append(self.watched.call("bounds_at", self._reached(start)))
             stop = min(start + course.chunk - start % course.chunk, n, *(k for k in _LOOKS if k > start), n)
             if interval is not None and due is not None:
@@ -207,15 +206,15 @@ def check_bounds_shape_and_dtype(strategy: Any) -> None:
         watched = Watched(strategy, sample_setting())
         watched.call("bounds", _shown(strategy, watched.logic, sample_arrivals(n, scale=_scale(strategy))))
     _run(strategy, _Course(50, sheds=True))
-    for m in (1, 3) if not getattr(strategy, "learns_from_results", False) else (3,):
+    for m in (1, 3) if not strategy.learns_from_results else (3,):
         _run(strategy, m=m)
 
 
 @checks("disorder")
 def check_bounds_are_not_ahead(strategy: Any) -> None:
     """No input is released further than it has come: what has not arrived would be late by decree."""
-    clocked = getattr(strategy, "reads_clock", False) or hasattr(strategy, "arrival_unit")
-    if getattr(strategy, "watermark_columns", None) is not None or clocked:
+    clocked = strategy.reads_clock or strategy.system_clock(sample_setting()) is not None
+    if strategy.watermark_columns is not None or clocked:
         # A watermark, or the time of arrival, may say more of an input than its rows.
         return
     for m in (2, 3):
@@ -245,7 +244,7 @@ def check_bounds_are_deterministic(strategy: Any) -> None:
 @checks("disorder")
 def check_bounds_far_from_zero(strategy: Any) -> None:
     """Times of nanoseconds since 1970 are times like all others: no bit of them is lost."""
-    if getattr(strategy, "arrival_unit", None) is not None:
+    if strategy.clock_nanos is not None:
         # Times of arrival are in another unit then, and do not move with event times.
         return
     interval = strategy.build(sample_setting()).interval or 1

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from slackwater.plugins.contract import UNBOUNDED, Setting, Snapshot
+from slackwater.plugins.errors import StrategyError
 from slackwater.plugins.guard.returned import storable
-from slackwater.transforms.errors import StrategyError
 
 CHECKS: Final[dict[str, list[Callable[[Any], None]]]] = {
     stage: [] for stage in ("any", "disorder", "join", "shedding")

@@ -17,8 +17,7 @@ import numpy as np
 
 from slackwater.plugins.checks.frame import demand, same
 from slackwater.plugins.clock import clock_at
-from slackwater.plugins.contract import Setting, Snapshot
-from slackwater.plugins.contract.capabilities import Keep
+from slackwater.plugins.contract import Keep, Setting, Snapshot
 from slackwater.plugins.guard.calls import guarded
 
 _CLOCKS: Final = ("time", "monotonic", "perf_counter", "process_time")
@@ -76,9 +75,6 @@ class Watched:
         """Whether to keep what is returned for ``settle``."""
         self.written: Any = None
         """What the last call has written where it should."""
-
-    def has(self, method: str) -> bool:
-        return hasattr(self.logic, method)
 
     def call(self, method: str, *given: Any) -> Any:
         """Call a method with copies of what is given; return a copy of the answer."""

@@ -14,9 +14,9 @@ import numpy as np
 from slackwater.plugins.checks.frame import checks, demand, same, stored
 from slackwater.plugins.checks.observer import Watched
 from slackwater.plugins.checks.samples import Results, Sample, brute_force, cut, sample_released, served
-from slackwater.plugins.contract import Bools, Pattern, Punctuations, Released, Setting
-from slackwater.plugins.contract.capabilities import PunctuatedJoinLogic
-from slackwater.plugins.guard.calls import missing
+from slackwater.plugins.contract import Bools, JoinLogic, Pattern, Punctuations, Released, Setting
+from slackwater.plugins.guard.adoption import lacking
+from slackwater.plugins.guard.calls import guarded
 
 
 class _Case(NamedTuple):
@@ -65,7 +65,7 @@ def _cases(strategy: Any, counts_only: bool = False) -> Iterator[_Case]:
         if members is None:
             continue
         setting = plain._replace(patterns=tuple(Pattern(i, (cell,), False) for i, cell in members.items()))
-        if hasattr(strategy.build(setting), "punctuated_step"):
+        if guarded(strategy, setting).uses_punctuations:
             released = sample_released(setting)
             for i, cell in () if sample.unique else members.items():
                 mine = released.input == i
@@ -103,8 +103,8 @@ def _stepped(logic: Watched, case: _Case, start: int, stop: int, chunk: int = 1 
 def check_punctuated_logic_keeps_to_the_contract(strategy: Any) -> None:
     """A logic with ``punctuated_step`` has all that goes with it."""
     for case in _cases(strategy):
-        lacking = missing(Watched(strategy, case.setting).logic, PunctuatedJoinLogic)
-        demand(not lacking, f"the logic lacks {', '.join(lacking)}")
+        lacks = lacking(Watched(strategy, case.setting).logic.logic, JoinLogic, ("held_cells",))
+        demand(not lacks, f"the logic lacks {', '.join(lacks)}")
 
 
 @checks("join")
@@ -145,7 +145,8 @@ def check_tuples_that_contradict_are_told(strategy: Any) -> None:
     """A logic that ``judges`` tells of tuples whose value their input has punctuated, and does not join them."""
     for case in _cases(strategy):
         logic = Watched(strategy, case.setting)
-        if not logic.has("judges"):
+        judges = logic.logic.judges
+        if judges is None:
             continue
         released, given = case.released, case.punctuations
         _stepped(logic, case, 0, released.ts.size)
@@ -158,7 +159,7 @@ def check_tuples_that_contradict_are_told(strategy: Any) -> None:
             runs = logic.call("punctuated_step", Released._make(array[last] for array in again), none)
             told = [run.contradicts is not None and bool(run.contradicts.any()) for run in runs]
             where = f"where {case.sample.where}: a tuple that contradicts"
-            same(any(told), bool(logic.logic.judges[number]), f"{where}: is told")
+            same(any(told), bool(judges[number]), f"{where}: is told")
             if any(told):
                 same(sum(int(run.join_size.sum()) for run in runs), 0, f"{where}: results")
                 same(logic.call("live"), before, f"{where}: tuples held with it")

@@ -159,7 +159,7 @@ def served(
     """The sample joins that the strategy serves: those whose ``build`` does not raise ValueError."""
     refusal, count = None, 0
     for sample in _SAMPLES:
-        setting = sample_setting(sample.m, sample.where, counts_only, getattr(strategy, "takes_window", True))
+        setting = sample_setting(sample.m, sample.where, counts_only, strategy.takes_window)
         if setting.windows[0] != UNBOUNDED:
             setting = setting._replace(windows=windows[: sample.m])
         if sample.unique:

@@ -1,11 +1,12 @@
-"""What join strategies whose state may be larger than memory are given, and what they must have."""
+"""What join strategies whose state may be larger than memory are given."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
-from slackwater.plugins.contract import Int64s, JoinLogic, Matches, Snapshot, UInt64s
+from slackwater.plugins.contract.arrays import Int64s, UInt64s
+from slackwater.plugins.contract.setting import Snapshot
 
 
 class Stored(NamedTuple):
@@ -43,8 +44,9 @@ class Disk(Protocol):
     error that the user can act on.
     """
 
-    nbytes: int
-    """Bytes on disk."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk."""
 
     def row_bytes(self) -> float:
         """Bytes that a row and what is kept beside it take in memory, on average."""
@@ -75,22 +77,3 @@ class Disk(Protocol):
 
     def close(self) -> None:
         """Forget all that is on disk."""
-
-
-@runtime_checkable
-class OverflowingJoinLogic(JoinLogic, Protocol):
-    """A join whose state may be larger than memory. What is on disk is no part of ``live`` and ``held``."""
-
-    directory: str | None
-    """Where files may be made, or None for the system's temporary directory."""
-    spilled: int
-    """Tuples that have been written to disk so far."""
-
-    def use_disk(self, disk: Disk) -> None:
-        """Take the disk; called once, before the first step."""
-
-    def owes(self) -> bool:
-        """Whether results with times before the present may still come."""
-
-    def finish(self) -> Iterable[Matches]:
-        """The inputs have ended: yield what is owed, in parts that fit into memory, as runs of no tuples."""

@@ -23,10 +23,12 @@ class ClockedStrategy(DisorderStrategy):
     def reads_clock(self) -> bool:
         return self.clock == "arrival"
 
+    @property
+    def clock_nanos(self) -> int | None:
+        return None if self.arrival_unit is None else _NANOS[self.arrival_unit]
+
     def system_clock(self, setting: Setting) -> "SystemClock":
-        """Return what tells the time of arrival in ticks."""
-        unit = setting.nanos_per_tick if self.arrival_unit is None else _NANOS[self.arrival_unit]
-        unit = setting.arrival_nanos or unit
+        unit = setting.arrival_nanos or self.clock_nanos or setting.nanos_per_tick
         return SystemClock(None if self.clock == "wall" else unit, setting.nanos_per_tick)
 
 

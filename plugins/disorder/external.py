@@ -5,7 +5,15 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import field_validator
 
-from slackwater.plugins.contract import NEVER, Arrivals, DisorderStrategy, Feedback, Int64s, Setting, Snapshot
+from slackwater.plugins.contract import (
+    NEVER,
+    Arrivals,
+    DisorderLogic,
+    DisorderStrategy,
+    Int64s,
+    Setting,
+    Snapshot,
+)
 from slackwater.plugins.disorder.clocks import running_max
 
 
@@ -41,10 +49,8 @@ class ExternalWatermarks(DisorderStrategy):
         return ExternalLogic(len(setting.inputs), snapshot)
 
 
-class ExternalLogic:
+class ExternalLogic(DisorderLogic):
     """The largest watermark of every input."""
-
-    interval: int | None = None
 
     def __init__(self, inputs: int, snapshot: Snapshot | None = None) -> None:
         self._watermark = np.full(inputs, NEVER, np.int64)
@@ -56,9 +62,6 @@ class ExternalLogic:
         if said is None:
             said = np.full(arrivals.ts.size, NEVER, np.int64)
         return running_max(arrivals.input, said, self._watermark)
-
-    def adapt(self, feedback: Feedback) -> None:
-        """Nothing to learn: the source knows."""
 
     def snapshot(self) -> Snapshot:
         return {"watermark": self._watermark.copy()}

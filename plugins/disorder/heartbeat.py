@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from slackwater.plugins.contract import NEVER, Arrivals, Feedback, Int64s, Setting, Snapshot
+from slackwater.plugins.contract import NEVER, Arrivals, DisorderLogic, Int64s, Setting, Snapshot
 from slackwater.plugins.disorder.clocks import ClockedStrategy, SystemClock, running_max
 
 
@@ -30,10 +30,8 @@ class HeartbeatSlack(ClockedStrategy):
         return HeartbeatLogic(self.system_clock(setting), len(setting.inputs), snapshot)
 
 
-class HeartbeatLogic:
+class HeartbeatLogic(DisorderLogic):
     """The largest latency and the last punctuation of every input."""
-
-    interval: int | None = None
 
     def __init__(self, clock: SystemClock, inputs: int, snapshot: Snapshot | None = None) -> None:
         self._clock = clock
@@ -47,9 +45,6 @@ class HeartbeatLogic:
         clock = self._clock.ticks(arrivals.clock)
         latency = running_max(arrivals.input, clock - arrivals.ts, self._latency)
         return running_max(arrivals.input, clock - latency - 1, self._punctuation)
-
-    def adapt(self, feedback: Feedback) -> None:
-        """Nothing to learn beyond the latencies themselves."""
 
     def snapshot(self) -> Snapshot:
         return {"latency": self._latency.copy(), "punctuation": self._punctuation.copy()}

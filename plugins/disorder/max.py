@@ -6,8 +6,8 @@ import numpy as np
 
 from slackwater.plugins.contract import (
     Arrivals,
+    DisorderLogic,
     DisorderStrategy,
-    Feedback,
     Int64s,
     Setting,
     Snapshot,
@@ -28,10 +28,8 @@ class MaxSlack(DisorderStrategy):
         return MaxSlackLogic(int(snapshot["slack"]) if snapshot else 0)
 
 
-class MaxSlackLogic:
+class MaxSlackLogic(DisorderLogic):
     """K-slack whose K is the running maximum of the delays."""
-
-    interval: int | None = None
 
     def __init__(self, slack: int) -> None:
         self._slack = slack
@@ -44,9 +42,6 @@ class MaxSlackLogic:
 
     def bounds_at(self, progress: Int64s) -> Int64s:
         return progress - self._slack
-
-    def adapt(self, feedback: Feedback) -> None:
-        """Nothing to learn beyond the delays themselves."""
 
     def snapshot(self) -> Snapshot:
         return {"slack": self._slack}

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from slackwater.plugins.contract import (
     Arrivals,
+    DisorderLogic,
     DisorderStrategy,
-    Feedback,
     Int64s,
     Setting,
     Snapshot,
@@ -25,10 +25,8 @@ class NoSlack(DisorderStrategy):
         return ConstantSlackLogic(0)
 
 
-class ConstantSlackLogic:
+class ConstantSlackLogic(DisorderLogic):
     """K-slack with a K that never changes."""
-
-    interval: int | None = None
 
     def __init__(self, slack: int) -> None:
         self._slack = slack
@@ -38,9 +36,6 @@ class ConstantSlackLogic:
 
     def bounds_at(self, progress: Int64s) -> Int64s:
         return progress - self._slack
-
-    def adapt(self, feedback: Feedback) -> None:
-        """Nothing to learn."""
 
     def snapshot(self) -> Snapshot:
         return {}

@@ -72,7 +72,7 @@ def scores(values: Any, are_chances: bool) -> None:
         raise Refused(f"returned the chance {values.min()}, must be at least 0")
 
 
-def number(value: Any, what: str, least: int = 0) -> int:
+def number(value: Any, what: str = "", least: int = 0) -> int:
     """Return a whole number that is not below ``least``; refuse all else."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise Refused(f"returned {what}{kind(value)}, must be int")
@@ -106,6 +106,12 @@ def memory(value: Any) -> Any:
     if not (value is None or isinstance(value, Memory | MemoryLimit) or (type(value) is int and value > 0)):
         raise Refused(f"is {value!r}, must be None, a positive int, a Memory or a MemoryLimit")
     return value
+
+
+def allocation(value: Any) -> str:
+    """Return how inputs share the memory."""
+    demand(value in ("fixed", "variable"), f"is {value!r}, must be 'fixed' or 'variable'")
+    return str(value)
 
 
 def report(value: Any) -> dict[str, float]:
@@ -169,6 +175,14 @@ def held_cells(value: Any, width: int, inputs: int) -> None:
     array(which, INT8, (n,), "input")
     array(cells, INT64, (n, width), "cells")
     within(which, 0, inputs - 1, "input")
+
+
+def judges(value: Any, kinds: int) -> Any:
+    """Return which kinds of punctuations a join judges by itself; None for none."""
+    if value is not None:
+        # Where nothing is punctuated, it may speak of one kind that there is not.
+        array(value, BOOL, (max(1, kinds),))
+    return value
 
 
 def lived(keep: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slackwater.plugins.arrays import opened_all
-from slackwater.plugins.contract import Float64s, Limit, Setting, Snapshot, Tuples, UInt64s
+from slackwater.plugins.contract import Float64s, Limit, Setting, SheddingLogic, Snapshot, Tuples, UInt64s
 from slackwater.plugins.shedding.links import keys_of, samples_of
 from slackwater.plugins.shedding.prob import ByChance
 from slackwater.transforms.kernels.shedding import frequencies as counting
@@ -17,23 +17,23 @@ _COUNTED = ("hashes", "counts", "used", "totals", "arrivals", "weights")
 _SAMPLED = ("records", "beyond", "seen", "factor", "bins", "found")
 
 
-class ChancesLogic:
+class ChancesLogic(SheddingLogic):
     """Scores a tuple by the results, or their worth, to expect of an arrival on every other input.
 
     An input that is linked to the tuple's in no way counts for nothing: it is the same for all. Unless it
     ``foresees`` others, only values that have been seen are expected.
     """
 
-    scores_are_chances = True
+    scores_are_chances: bool = True
 
     def __init__(
         self, options: ByChance, setting: Setting, decays: bool, snapshot: Snapshot | None = None,
         foresees: bool = True,
     ) -> None:  # fmt: skip
         self.memory: Limit = options.memory
-        self.allocation = options.allocation
-        self.decays = decays
-        self.renewal = 0 if decays else options.half_life // 4
+        self.allocation: str = options.allocation
+        self.decays: bool = decays
+        self.renewal: int = 0 if decays else options.half_life // 4
         """Tuples for which scores stay good: chances change slowly, lifetimes do not."""
         own, partners = keys_of(setting)
         self._forgets = options.estimate == "decayed"
@@ -78,7 +78,8 @@ class ChancesLogic:
         return out
 
     def snapshot(self) -> Snapshot:
-        learnt = {name: getattr(self._f if name in _COUNTED else self._s, name).copy() for name in self._lasting}
+        state = {**self._f._asdict(), **self._s._asdict()}
+        learnt = {name: state[name].copy() for name in self._lasting}
         table = {"hashes": self._f.hashes[:, 0].copy(), "counts": self._f.counts[:, -1].copy()}
         return {**learnt, **(table if "hashes" in learnt else {})}
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from slackwater.plugins.contract import Float64s, Limit, Setting, SheddingStrategy, Snapshot, Tuples
+from slackwater.plugins.contract import Float64s, Setting, SheddingLogic, SheddingStrategy, Snapshot, Tuples
 
 
 class NoShedding(SheddingStrategy):
@@ -12,15 +12,16 @@ class NoShedding(SheddingStrategy):
 
     name: ClassVar[str] = "none"
 
+    @property
+    def sheds(self) -> bool:
+        return False
+
     def build(self, setting: Setting, snapshot: Snapshot | None = None) -> "KeepAllLogic":
         return KeepAllLogic()
 
 
-class KeepAllLogic:
+class KeepAllLogic(SheddingLogic):
     """Every tuple is worth the same, and there is no limit."""
-
-    decays = False
-    memory: Limit = None
 
     def scores(self, tuples: Tuples) -> Float64s:
         return np.ones(tuples.ts.size)

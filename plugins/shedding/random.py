@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from slackwater.plugins.contract import Float64s, Limit, Setting, Snapshot, Tuples
+from slackwater.plugins.contract import Float64s, Limit, Setting, SheddingLogic, Snapshot, Tuples
 from slackwater.plugins.shedding.limits import LimitedMemory
 
 
@@ -25,16 +25,15 @@ class RandomShedding(LimitedMemory):
         return RandomLogic(self)
 
 
-class RandomLogic:
+class RandomLogic(SheddingLogic):
     """Throws the dice once per tuple, so that its age is no merit: every tuple of a window may be held alike."""
 
-    decays = False
-    renewal = 1 << 16
+    renewal: int = 1 << 16
     """Numbers stay good for ever; what was lost is booked as often."""
 
     def __init__(self, options: RandomShedding) -> None:
         self.memory: Limit = options.memory
-        self.allocation = options.allocation
+        self.allocation: str = options.allocation
         seed = np.random.SeedSequence(options.seed & (2**63 - 1))
         self._start = seed.generate_state(1, np.uint64)[0]
 

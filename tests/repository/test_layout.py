@@ -57,7 +57,7 @@ def layer_of(module):
 LAYERS = {
     "slackwater.transforms.kernels": set(),
     "slackwater.transforms.expressions.opcodes": set(),
-    "slackwater.transforms.errors": set(),
+    "slackwater.transforms.errors": {"slackwater.plugins"},
     "slackwater.transforms.beam": {
         "slackwater.transforms",
         "slackwater.plugins",
@@ -70,7 +70,7 @@ LAYERS = {
         "slackwater.transforms.kernels",
         "slackwater.transforms.errors",
     },
-    "slackwater.plugins": {"slackwater.transforms.kernels", "slackwater.transforms.errors"},
+    "slackwater.plugins": {"slackwater.transforms.kernels"},
     "slackwater.transforms": {
         "slackwater.plugins",
         "slackwater.transforms.kernels",
@@ -91,8 +91,6 @@ LAYERS = {
 """What the modules of each layer may import besides their own layer."""
 
 EXCEPTIONS = {
-    # What the machine raises is the condition's fault, not the strategy's.
-    ("slackwater.plugins.guard.calls", "slackwater.transforms.expressions.opcodes"),
     # The machine and its assembler share the numbers of the instructions.
     ("slackwater.transforms.kernels.expressions.predicate", "slackwater.transforms.expressions.opcodes"),
     ("slackwater.transforms.kernels.expressions.mixed_types", "slackwater.transforms.expressions.opcodes"),

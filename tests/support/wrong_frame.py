@@ -7,6 +7,11 @@ class Wrong:
     def __init__(self, strategy, name, **members):
         self._strategy, self.name, self.stage, self._members = strategy, name, strategy.stage, members
 
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.__dict__["_strategy"], name)
+
     def build(self, setting, snapshot=None):
         logic = self._strategy.build(setting, snapshot)
         members = {"__init__": _keep, "__getattr__": _delegate, "lacks": None, **self._members}

@@ -89,7 +89,7 @@ def spends_its_state(self):
 
 DISORDER = {
     "check_disorder_logic_keeps_to_the_contract": [
-        (wrong_disorder("x", lacks="adapt"), "build returned WrongLogic, which lacks adapt"),
+        (wrong_disorder("x", lacks="bounds"), "build returned WrongLogic, which lacks bounds"),
         (wrong_disorder("x", interval=0), "interval is 0, must be None or a positive int"),
     ],
     "check_bounds_shape_and_dtype": [

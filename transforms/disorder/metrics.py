@@ -26,8 +26,7 @@ class Meter:
         self._ms = plan.setting.nanos_per_tick / 1e6
         self._slack, self._arrivals = 0.0, 0
         self._latency, self._tuples = 0.0, 0
-        self._asked: float | None = getattr(plan.disorder, "recall", None)
-        period: Any = getattr(plan.disorder, "period", None)
+        self._asked, period = plan.disorder.stated_recall, plan.disorder.stated_period
         self._period = None if period is None or self._asked is None else plan.setting.ticks(period)
         self._began: int | None = snapshot.get("began") if snapshot else None
         """When the period at hand began, and what there was until then."""

@@ -118,7 +118,7 @@ class Order:
     def held_cells(self) -> Iterator[tuple[Int8s, Int64s]]:
         """Yield input and cells of the tuples that the strategy remembers: texts in them must stay known."""
         if self.pace.needs_cells:
-            yield self.pace.logic.held_cells()  # type: ignore[attr-defined]
+            yield self.pace.logic.held_cells()
 
     def _between(self, emitted: Emitted) -> Ordered:
         """Rows that leave without an arrival."""

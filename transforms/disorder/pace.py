@@ -80,7 +80,7 @@ class Pace:
     @property
     def needs_cells(self) -> bool:
         """Whether the strategy looks at the cells of arrivals."""
-        return bool(getattr(self.logic, "needs_cells", False))
+        return self.logic.needs_cells
 
     def follow(self, progress: Int64s) -> Int64s:
         """Return stream time, the largest event time seen, after each arrival of a chunk."""
@@ -113,8 +113,8 @@ class Pace:
     def hold(self, arrivals: Arrivals, bounds: Int64s) -> None:
         """Note the slack that arrivals with these bounds met."""
         known = bounds != NEVER
-        said = getattr(self.logic, "slacks", None)
-        slack = np.maximum(arrivals.progress[known] - bounds[known], 0) if said is None else said(arrivals)[known]
+        said = self.logic.slacks(arrivals)
+        slack = np.maximum(arrivals.progress[known] - bounds[known], 0) if said is None else said[known]
         self._distance[arrivals.input[known]] = slack
         self._accounting.hold(slack)
         if self.measured:
@@ -134,10 +134,8 @@ class Pace:
         newest = self.follow(np.sort(progress[moved])[-1:])
         if newest.size:
             self.meet(newest, 0)
-        said = getattr(self.logic, "bounds_at", None)
-        if said is not None:
-            bounds = said(progress)
-        else:
+        bounds = self.logic.bounds_at(progress)
+        if bounds is None:
             moved &= (self._distance != NEVER) & self._keeps_distance
             bounds = progress - self._distance
         return np.where(moved, bounds, NEVER)
@@ -186,8 +184,7 @@ class Pace:
             self._rows.append(self._measure(now))
 
     def _measure(self, now: int) -> dict[str, Any]:
-        report = getattr(self.logic, "report", dict)
-        return self._meter.row(now, self._accounting, self._buffered(), report())
+        return self._meter.row(now, self._accounting, self._buffered(), self.logic.report())
 
     def _gathered(self) -> tuple[Any, ...]:
         if not self._feedback:

@@ -61,11 +61,9 @@ class Sampler:
         self._plan, self._which, self._columns = plan, which, columns
         self._keyed = plan.condition.shard_columns is not None
         self._slot = _SLOT * max(1, *plan.windows)
-        interval = getattr(plan.disorder, "interval", None)
-        self._interval = max(1, int(interval or _SECOND) // NANOS[plan.unit])
+        self._interval = max(1, int(plan.disorder.stated_interval or _SECOND) // NANOS[plan.unit])
         self._progress = PartProgress(plan, which)
-        clocked = getattr(plan.disorder, "system_clock", None)
-        self._clock = None if clocked is None else clocked(plan.setting)
+        self._clock = plan.disorder.system_clock(plan.setting)
 
     def choose(self, batch: pa.RecordBatch) -> Sample:
         """Return the chosen rows of a batch that has a number of arrival for each."""

@@ -27,6 +27,7 @@ from slackwater.plugins.contract import (
     DisorderStrategy,
     Feedback,
     Held,
+    Int8s,
     Int64s,
     Setting,
     Snapshot,
@@ -63,7 +64,7 @@ def scout_plan(plan: JoinPlan) -> JoinPlan | None:
     config = plan.config
     if type(plan) is not JoinPlan or config.shards == 1 or not plan.disorder.shares:
         return None
-    limited = plan.shedding.name != "none" or plan.setting.rows or config.window is None
+    limited = plan.shedding.sheds or plan.setting.rows or config.window is None
     if limited or plan.setting.patterns or len(plan.members) < len(plan.inputs):
         return None
     return bind(
@@ -262,18 +263,33 @@ class Noted(NamedTuple):
     """How far the bound was behind the progress of the input; 0 where nothing could be released yet."""
 
 
-class Leader:
+class Leader(DisorderLogic):
     """The logic of a disorder strategy, and what arrivals of each input have met in the micro-batch."""
 
     def __init__(self, logic: DisorderLogic, inputs: int, kept: Sequence[Sequence[int]] | None = None) -> None:
         self.logic = logic
         self._parts: list[list[Noted]] = []
         self._begin([(NEVER, 0)] * inputs if kept is None else kept)
-        if hasattr(logic, "bounds_at"):
-            self.bounds_at = self._bounds_at
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.logic, name)
+    @property
+    def interval(self) -> int | None:
+        return self.logic.interval
+
+    @property
+    def needs_cells(self) -> bool:
+        return self.logic.needs_cells
+
+    def adapt(self, feedback: Feedback) -> None:
+        self.logic.adapt(feedback)
+
+    def report(self) -> dict[str, float]:
+        return self.logic.report()
+
+    def held_cells(self) -> tuple[Int8s, Int64s]:
+        return self.logic.held_cells()
+
+    def snapshot(self) -> Snapshot:
+        return self.logic.snapshot()
 
     def bounds(self, arrivals: Arrivals) -> Int64s:
         bounds = self.logic.bounds(arrivals)
@@ -287,8 +303,10 @@ class Leader:
             at = arrivals.input == i
             parts.append(Noted(arrivals.clock[at], bounds[at], slack[at]))
 
-    def _bounds_at(self, progress: Int64s) -> Int64s:
-        bounds: Int64s = self.logic.bounds_at(progress)  # type: ignore[attr-defined]
+    def bounds_at(self, progress: Int64s) -> Int64s | None:
+        bounds = self.logic.bounds_at(progress)
+        if bounds is None:
+            return None
         for i in np.flatnonzero(progress != NEVER).tolist():
             self._parts[i].append(_note(_LAST, bounds[i], max(0, int(progress[i]) - int(bounds[i]))))
         return bounds
@@ -318,10 +336,8 @@ def _note(*values: int) -> Noted:
     return Noted._make(np.array([value], np.int64) for value in values)
 
 
-class Follower:
+class Follower(DisorderLogic):
     """The disorder logic of a shard that has a scout: a row is let go once the scout would have done so."""
-
-    interval: int | None = None
 
     def __init__(self, leader: Leader, buffer: ReorderBuffer) -> None:
         self._leader, self._buffer = leader, buffer
@@ -358,13 +374,9 @@ class Follower:
             slacks[at] = noted.slack[np.searchsorted(noted.clock, arrivals.clock[at], side="right") - 1]
         return slacks
 
-    def adapt(self, feedback: Feedback) -> None:
-        """The scout learns."""
-
     def report(self) -> dict[str, float]:
         """What the scout's strategy thinks but for the slack, which may have changed since."""
-        said: dict[str, float] = getattr(self._leader, "report", dict)()
-        return {name: value for name, value in said.items() if name != "slack"}
+        return {name: value for name, value in self._leader.report().items() if name != "slack"}
 
     def snapshot(self) -> Snapshot:
         return {}

@@ -63,6 +63,8 @@ class Condition:
         also: further columns that must have a cell, as (input, column).
     """
 
+    failures: tuple[type[Exception], ...] = (Lost,)
+
     def __init__(
         self, text: str | None, schemas: Mapping[str, pa.Schema], also: Iterable[tuple[str, str]] = ()
     ) -> None:

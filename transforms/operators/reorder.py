@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract import Bools, Held, JoinStrategy, Matches, Released, Setting, Snapshot
+from slackwater.plugins.contract import Bools, Held, JoinLogic, JoinStrategy, Matches, Released, Setting, Snapshot
 from slackwater.plugins.shedding.none import NoShedding
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.settings.columns import bind_times
@@ -32,7 +32,7 @@ class PassOn(JoinStrategy):
         return PassOnLogic(setting)
 
 
-class PassOnLogic:
+class PassOnLogic(JoinLogic):
     """A join of one input: each row in order is a result of its own."""
 
     def __init__(self, setting: Setting) -> None:

@@ -8,8 +8,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
-from slackwater.plugins.contract import NEVER, Bools, Held, Int8s, Int64s, Punctuations, Released, Snapshot
-from slackwater.plugins.contract.capabilities import REMEMBERED
+from slackwater.plugins.contract import (
+    NEVER,
+    REMEMBERED,
+    Bools,
+    Held,
+    Int8s,
+    Int64s,
+    Punctuations,
+    Released,
+    Snapshot,
+)
 from slackwater.transforms.kernels.join.slots import NONE
 from slackwater.transforms.kernels.punctuation import promises as kernel
 from slackwater.transforms.kernels.punctuation.promises import DROPPED, JOINS, MARKED, VIOLATES

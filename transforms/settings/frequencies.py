@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from slackwater.plugins.contract.frequencies import KeyFrequencies
+from slackwater.plugins.contract import KeyFrequencies
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expressions.condition import Condition
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slackwater.plugins.join.overflow.xjoin import OverflowOptions
 from slackwater.plugins.registry.options import MemoryLimit
 from slackwater.transforms.errors import ConfigError
 
@@ -32,14 +31,13 @@ def check_limits(plan: JoinPlan) -> None:
                 "use a window of time",
                 "window",
             )
-    overflows = isinstance(join, OverflowOptions) and (join.name == "mjoin" or getattr(join, "memory", None))
-    if plan.shedding.name != "none" and overflows:
+    if plan.shedding.sheds and join.keeps_all:
         raise ConfigError(
             f"strategy {join.name!r} has a memory of its own and loses nothing, what is too much goes to disk; "
             "leave out shedding, or use mswj, pwjoin or symmetric_hash",
             "shedding",
         )
-    memory = getattr(plan.shedding, "memory", None)
+    memory = plan.shedding.stated_memory
     if isinstance(memory, MemoryLimit) and any(m.in_bytes for _, m in memory.steps):
         if not join.knows_bytes:
             raise ConfigError(

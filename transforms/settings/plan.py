@@ -148,7 +148,7 @@ class JoinPlan:
         """The condition, bound to the inputs, and what results are worth to the shedding strategy."""
         also = [*named_columns(self.config), *promised_columns(self.config)]
         condition = Condition(self.config.where, self.member_schemas, also)
-        weight = getattr(self.shedding, "weight", None)
+        weight = self.shedding.stated_weight
         if weight is not None:
             try:
                 condition.weigh(weight)
@@ -274,7 +274,7 @@ class JoinPlan:
     @property
     def queue(self) -> Queue | None:
         """The queue in front of the join, where the shedding strategy has one."""
-        return getattr(self.shedding, "queue", None)
+        return self.shedding.stated_queue
 
     @property
     def watermark_columns(self) -> tuple[str, ...] | None:
@@ -336,7 +336,7 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
         condition = plan.condition
     except ExpressionError as error:
         raise ConfigError(str(error), "where") from None
-    given = getattr(plan.shedding, "frequencies", None) or {}
+    given = plan.shedding.stated_frequencies
     plan = replace(plan, frequencies=read_frequencies(given, condition, members))
     _ = plan.foreign_keys
     if config.id is not None and config.output == "counts":

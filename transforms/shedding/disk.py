@@ -33,7 +33,7 @@ Partition = tuple[int, int]
 
 
 class RowDisk:
-    """Implements ``contract_disk.Disk`` for the rows of an operator.
+    """Implements ``plugins.contract.Disk`` for the rows of an operator.
 
     A file is a series of IPC streams, one for each time that tuples were written, so that none has to be kept
     open and columns with dictionaries may bring a new one each time. Each is sealed (``snapshot.seal``). Files
@@ -180,7 +180,7 @@ class RowDisk:
 
 
 class RowReader:
-    """Implements ``contract_disk.DiskReader``. Texts get codes of a dictionary of its own."""
+    """Implements ``plugins.contract.DiskReader``. Texts get codes of a dictionary of its own."""
 
     def __init__(self, disk: RowDisk, plan: JoinPlan) -> None:
         self._disk, self._condition = disk, plan.condition

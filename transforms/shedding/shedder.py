@@ -15,12 +15,12 @@ from slackwater.plugins.contract import (
     Held,
     Int64s,
     JoinLogic,
+    Keep,
     Matches,
     Released,
     Snapshot,
     Tuples,
 )
-from slackwater.plugins.contract.capabilities import Keep
 from slackwater.plugins.guard.calls import JoinGuard, SheddingGuard
 from slackwater.transforms.arrival.intake import Taken
 from slackwater.transforms.disorder.buffer import ReorderBuffer
@@ -166,8 +166,7 @@ class Shedder:
         """Hold the buffer and the join to a number of tuples."""
         self._buffer.capacity = tuples // 2
         self._until = min(self._until, self._run())
-        if hasattr(self._join, "fit"):
-            self._join.fit(tuples, self._heaps)
+        self._join.fit(tuples, self._heaps)
 
     @property
     def _heaps(self) -> int:
@@ -178,9 +177,8 @@ class Shedder:
         self._bytes = amount
         join: Any = self._join
         row, run = self._weights.row(arrived), (self.limit.tuples or 0) // 4
-        learnt = getattr(self._logic, "bytes_after", lambda run: self._logic.nbytes)
         self._deepest = max(self._deepest, len(self._buffer))
-        amount -= int(learnt(run)) + self._buffer.bytes_for(self._deepest) + ASIDE
+        amount -= self._logic.bytes_after(run) + self._buffer.bytes_for(self._deepest) + ASIDE
         if self._weights.varies:
             held, codes = join.held(), self._buffer.held()
             sizes, texts = join.blaming("held", self._rows.weigh, self._rows.needed(codes, held))
@@ -215,7 +213,7 @@ class Shedder:
         if n:
             self._until = (self._until or self._run()) - n
             self._joined += n
-        if hasattr(self._join, "limited_step"):
+        if self._join.keeps_limit:
             room = np.maximum(0, self.memory - level)
             yield from self._limited(self._join, released, level, room, on_t, starts)
             return
@@ -231,7 +229,7 @@ class Shedder:
         """Tuples from one renewal of scores to the next; at first no more than have been seen."""
         assert self.memory is not None
         run = self.memory // 16
-        if hasattr(self._join, "limited_step"):
+        if self._join.keeps_limit:
             renewal = self._logic.renewal
             run = max(2 * self.memory, renewal) if renewal else self.memory // 4
         return max(1, min(run, max(FIRST_RUN, self._joined)))

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from slackwater.pipelines.bench.report import Column, Report, Table
 from slackwater.pipelines.generate import GeneratedDataset, generate
-from slackwater.plugins import Arrivals, DisorderStrategy, Feedback, Setting, Snapshot
+from slackwater.plugins import Arrivals, DisorderLogic, DisorderStrategy, Feedback, Setting, Snapshot
 from slackwater.plugins.contract import Float64s, Int64s
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.arrival.merge import in_arrival_order
@@ -62,11 +62,11 @@ class Observed(DisorderStrategy):
         return ObservedLogic(self.inner.build(setting), self.interval, self.log)
 
 
-class ObservedLogic:
+class ObservedLogic(DisorderLogic):
     """Passes everything on to the logic it observes."""
 
     def __init__(self, inner: Any, interval: int, log: list[Observation]) -> None:
-        self.interval = inner.interval or interval
+        self.interval: int | None = inner.interval or interval
         self._inner, self._log = inner, log
         self._slack, self._reached = 0, np.iinfo(np.int64).min
 
@@ -78,7 +78,7 @@ class ObservedLogic:
 
     def adapt(self, feedback: Feedback) -> None:
         self._reached = int(feedback.ts.max(initial=self._reached))
-        report: Mapping[str, float] = getattr(self._inner, "report", dict)()
+        report = self._inner.report()
         started = time.perf_counter()
         self._inner.adapt(feedback)
         took = time.perf_counter() - started

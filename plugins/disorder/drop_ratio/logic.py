@@ -5,7 +5,7 @@ from statistics import NormalDist
 import numpy as np
 
 from slackwater.plugins.arrays import opened_all
-from slackwater.plugins.contract import NEVER, Arrivals, DisorderLogic, Feedback, Int64s, Snapshot
+from slackwater.plugins.contract import NEVER, Arrivals, DisorderLogic, Int64s, Snapshot
 from slackwater.plugins.disorder.clocks import SystemClock
 from slackwater.transforms.kernels.disorder import drop_ratio as kernel
 
@@ -15,10 +15,8 @@ def z_squared(drop_ratio: float) -> float:
     return max(0.0, NormalDist().inv_cdf(1.0 - drop_ratio)) ** 2
 
 
-class DropRatioLogic:
+class DropRatioLogic(DisorderLogic):
     """VSeq and the last punctuation of every input."""
-
-    interval: int | None = None
 
     def __init__(self, clock: SystemClock, drop_ratio: float, inputs: int, saved: Snapshot | None = None) -> None:
         self._clock = clock
@@ -34,9 +32,6 @@ class DropRatioLogic:
         kernel.estimate(*given, self._c, self._state, bounds)
         return bounds
 
-    def adapt(self, feedback: Feedback) -> None:
-        """Nothing to learn beyond the times themselves."""
-
     def snapshot(self) -> Snapshot:
         return _with_room(self._state, 1)._asdict()
 
@@ -47,10 +42,8 @@ class DropRatioLogic:
             self._state = _with_room(self._state, room)
 
 
-class LimitedLogic:
+class LimitedLogic(DisorderLogic):
     """Another logic, with its punctuations moved up wherever an input would hold too many rows."""
-
-    interval: int | None = None
 
     def __init__(self, inner: DisorderLogic, most: int, inputs: int, snapshot: Snapshot | None = None) -> None:
         self._inner = inner
@@ -74,9 +67,6 @@ class LimitedLogic:
         given = opened_all((arrivals.input, arrivals.ts))
         kernel.limit(*given, self._most, self._ts, self._code, self._held, self._punctuation, bounds)
         return bounds
-
-    def adapt(self, feedback: Feedback) -> None:
-        """Nothing to learn beyond the times themselves."""
 
     def snapshot(self) -> Snapshot:
         return {

@@ -68,6 +68,10 @@ class DropRatio(ClockedStrategy):
         return self.drop_ratio is not None and self.buffer_limit is None
 
     @property
+    def stated_late_share(self) -> float | None:
+        return self.drop_ratio
+
+    @property
     def reads_clock(self) -> bool:
         return self.drop_ratio is not None and super().reads_clock
 

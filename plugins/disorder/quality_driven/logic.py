@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slackwater.plugins.contract import Arrivals, Feedback, Int64s, Setting, Snapshot
+from slackwater.plugins.contract import Arrivals, DisorderLogic, Feedback, Int64s, Setting, Snapshot
 from slackwater.plugins.disorder.budget import ShedShare, recall_left
 from slackwater.plugins.disorder.quality_driven.delay_statistics import DelayStatistics
 from slackwater.plugins.disorder.quality_driven.productivity import ResultSizes, completed, profile
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from slackwater.plugins.disorder.quality_driven.strategy import QualityDriven
 
 
-class QualityDrivenLogic:
+class QualityDrivenLogic(DisorderLogic):
     """Buffer-Size Manager: K-slack whose K follows the model."""
 
     def __init__(self, options: QualityDriven, setting: Setting, snapshot: Snapshot | None) -> None:

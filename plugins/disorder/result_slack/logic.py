@@ -12,6 +12,7 @@ from slackwater.plugins.arrays import opened_all
 from slackwater.plugins.contract import (
     NEVER,
     Arrivals,
+    DisorderLogic,
     Feedback,
     Float64s,
     Held,
@@ -109,7 +110,7 @@ class Learner(SlidingWindowJoinLogic):
             self._weights = np.append(self._weights, np.ones(grown))
 
 
-class ResultSlackLogic:
+class ResultSlackLogic(DisorderLogic):
     """Chooses K every interval from the slacks that recent results needed.
 
     K is what nearly all periods of the recent past needed, or what the newest one needs if that is more, and a

@@ -57,6 +57,10 @@ class ResultSlack(DisorderStrategy):
         return self
 
     @property
+    def longest_wait(self) -> Duration:
+        return self.horizon or self.period
+
+    @property
     def learns_from_results(self) -> bool:
         return True
 

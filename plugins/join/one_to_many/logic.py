@@ -43,6 +43,7 @@ from slackwater.plugins.contract import (
     Held,
     Int8s,
     Int64s,
+    JoinLogic,
     Matches,
     Punctuations,
     Released,
@@ -66,7 +67,7 @@ _FINISHED_AT_ONCE = 1 << 12
 _SMALLEST = 1 << 10
 
 
-class OneToManyJoinLogic:
+class OneToManyJoinLogic(JoinLogic):
     """State of one shard's one-to-many join.
 
     Args:
@@ -75,7 +76,7 @@ class OneToManyJoinLogic:
         snapshot: what ``snapshot`` returned, or None.
     """
 
-    reorders = True
+    reorders: bool = True
 
     def __init__(self, setting: Setting, options: MetadataJoin, snapshot: Snapshot | None = None) -> None:
         side = one_side(setting)

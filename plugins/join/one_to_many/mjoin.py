@@ -52,6 +52,10 @@ class MetadataJoin(OverflowOptions):
     """punctuated values to remember without a tuple; of forgotten ones, later tuples stay"""
 
     @property
+    def keeps_all(self) -> bool:
+        return True
+
+    @property
     def needs_window(self) -> bool:
         return False
 

@@ -201,7 +201,8 @@ class Overflow:
         if which == 1:
             members.reverse()
         if self._condition.predicates and len(found):
-            cells, nulls = ([getattr(part, name)[at] for part, at in members] for name in ("cells", "nulls"))
+            cells = [part.cells[at] for part, at in members]
+            nulls = [part.nulls[at] for part, at in members]
             passed = self._condition.test(cells, nulls)
             members, found = [(part, at[passed]) for part, at in members], found[passed]
         if len(found):

@@ -49,7 +49,7 @@ class Ledger(NamedTuple):
         return Ledger._make(array[which] for array in self)
 
 
-class OverflowLogic:
+class OverflowLogic(JoinLogic):
     """A join of two inputs without a window that keeps at most a number of tuples in memory.
 
     The join in memory is any ``JoinLogic``; it may forget tuples by itself. Three stages (XJoin): each tuple
@@ -78,8 +78,8 @@ class OverflowLogic:
     ) -> None:
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._make, self._setting, self._limits = make, setting, limits
-        self._inner: Any = make(state.get("inner"))
-        self.reorders = bool(getattr(self._inner, "reorders", False))
+        self._inner = make(state.get("inner"))
+        self.reorders: bool = self._inner.reorders
         self._classes = classes or tuple(range(len(setting.condition.classes)))
         self._overflow: Overflow | None = None
         self._restored = state.get("overflow")
@@ -104,7 +104,7 @@ class OverflowLogic:
     @property
     def nbytes(self) -> int:
         """Bytes of the join in memory and of the ledger."""
-        return int(getattr(self._inner, "nbytes", 0)) + sum(array.nbytes for array in self._ledger)
+        return self._inner.nbytes + sum(array.nbytes for array in self._ledger)
 
     def use_disk(self, disk: Disk) -> None:
         self._overflow = Overflow(self._setting, disk, self._limits.partitions, self._classes, self._restored)
@@ -132,7 +132,7 @@ class OverflowLogic:
         self._overflow.disk.close()
 
     def live(self) -> int:
-        return int(self._inner.live())
+        return self._inner.live()
 
     def held(self) -> Held:
         return self._reconcile()

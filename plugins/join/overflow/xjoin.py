@@ -65,6 +65,10 @@ class XJoin(OverflowOptions):
     row"""
 
     @property
+    def keeps_all(self) -> bool:
+        return True
+
+    @property
     def needs_window(self) -> bool:
         return False
 

@@ -40,6 +40,7 @@ import numpy as np
 
 from slackwater.plugins.arrays import opened_all
 from slackwater.plugins.contract import (
+    REMEMBERED,
     Bools,
     Finished,
     Int8s,
@@ -50,7 +51,6 @@ from slackwater.plugins.contract import (
     Setting,
     Snapshot,
 )
-from slackwater.plugins.contract.capabilities import REMEMBERED
 from slackwater.plugins.join.window.logic import RUN, SlidingWindowJoinLogic, _chain
 from slackwater.plugins.join.window.probe_plan import probe_plan
 from slackwater.transforms.kernels.join import probe as probing

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from slackwater.plugins.contract import UNBOUNDED, Setting, Snapshot
-from slackwater.plugins.contract.capabilities import REMEMBERED
+from slackwater.plugins.contract import REMEMBERED, UNBOUNDED, Setting, Snapshot
 from slackwater.plugins.join.overflow.xjoin import OverflowOptions
 from slackwater.plugins.registry.options import Memory
 
@@ -32,6 +31,10 @@ class PunctuatedJoin(OverflowOptions):
     """punctuated values to remember at most; the oldest is forgotten, and its tuples stay"""
     memory: Memory | None = None
     """tuples, or bytes such as 64MB, to keep in memory, per shard; by default there is no limit"""
+
+    @property
+    def keeps_all(self) -> bool:
+        return self.memory is not None
 
     @property
     def needs_window(self) -> bool:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from slackwater.plugins.contract import JoinStrategy, Setting, Snapshot
-from slackwater.plugins.contract.capabilities import REMEMBERED
+from slackwater.plugins.contract import REMEMBERED, JoinStrategy, Setting, Snapshot
 
 if TYPE_CHECKING:
     from slackwater.plugins.join.punctuated.logic import PunctuatedJoinLogic

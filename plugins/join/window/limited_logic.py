@@ -13,12 +13,12 @@ from slackwater.plugins.contract import (
     Evicted,
     Float64s,
     Int64s,
+    Keep,
     Matches,
     Released,
     Setting,
     Snapshot,
 )
-from slackwater.plugins.contract.capabilities import Keep
 from slackwater.plugins.join.window.logic import SlidingWindowJoinLogic
 from slackwater.transforms.kernels.join import slots as layout
 from slackwater.transforms.kernels.shedding import limited_windows as kernel

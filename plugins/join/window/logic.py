@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from slackwater.plugins.arrays import opened_all
-from slackwater.plugins.contract import Bools, Held, Matches, Released, Setting, Snapshot
+from slackwater.plugins.contract import Bools, Held, JoinLogic, Matches, Released, Setting, Snapshot
 from slackwater.plugins.join.window.probe_plan import probe_plan
 from slackwater.transforms.kernels.expressions.predicate import BLOCK
 from slackwater.transforms.kernels.join import slots as layout
@@ -23,7 +23,7 @@ ROOM = 1 << 13
 _LONG_AGO = np.iinfo(np.int64).min // 2
 
 
-class SlidingWindowJoinLogic:
+class SlidingWindowJoinLogic(JoinLogic):
     """State of one shard's m-way sliding window join."""
 
     visiting = False

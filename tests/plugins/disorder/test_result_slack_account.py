@@ -18,7 +18,7 @@ def test_slack_between_two_steps_of_the_delays_is_spared():
 
 def test_periods_that_were_met_earn_credit_up_to_a_limit():
     _, operator = slack_over_time(stream(24_000, 0.2, 20), recall=0.9)
-    assert operator.order.pace.logic._credit == logic_module.MOST_CREDIT
+    assert operator.order.pace.logic.logic._credit == logic_module.MOST_CREDIT
 
 
 def test_a_missed_period_costs_credit_and_debt_raises_the_slack():
@@ -29,7 +29,7 @@ def test_a_missed_period_costs_credit_and_debt_raises_the_slack():
     ]
     _, calm = slack_over_time(stream(12_000, 0.4, 10), recall=0.95)
     _, shaken = slack_over_time(rising, recall=0.95)
-    assert shaken._disorder._credit < calm._disorder._credit - 0.2
+    assert shaken.order.pace.logic.logic._credit < calm.order.pace.logic.logic._credit - 0.2
 
 
 def sampled(monkeypatch, kept, lookups):
@@ -47,12 +47,12 @@ def test_a_sample_estimates_the_whole_distribution(monkeypatch):
 
     def learnt():
         _, operator = slack_over_time(arrivals, period="4s")
-        return operator.order.pace.logic._histogram.sum(axis=0), operator
+        return operator.order.pace.logic.logic._histogram.sum(axis=0), operator
 
     whole, _ = learnt()
     sampled(monkeypatch, 25, 50)
     part, operator = learnt()
-    assert min(operator.order.pace.logic._samples[1:]) > 1
+    assert min(operator.order.pace.logic.logic._samples[1:]) > 1
     assert len(operator.order.pace.logic.held_cells()[0]) < 5000
     assert part.sum() == pytest.approx(whole.sum(), rel=0.1)
     assert np.abs(np.cumsum(part) / part.sum() - np.cumsum(whole) / whole.sum()).max() < 0.02
@@ -69,7 +69,7 @@ def test_a_sampled_run_goes_on_from_a_snapshot(monkeypatch):
             rows += operator.push(chunk_of(plan, arrivals[start : start + 450], start)).metrics
             if restart:
                 operator = Operator(plan, snapshots.loads(snapshots.dumps(operator.snapshot())))
-        return [row for batch in rows for row in batch.to_pylist()], operator.order.pace.logic._samples
+        return [row for batch in rows for row in batch.to_pylist()], operator.order.pace.logic.logic._samples
 
     assert run(True) == run(False)
     assert run(False)[1][2] > 1

@@ -209,8 +209,8 @@ def test_memory_follows_the_open_values_not_the_stream(strategy):
     assert got.operator.accounting.results == 6_000
     assert len(got.punctuations) == 6_000
     assert max(entry.live for entry in got.log) < 20
-    assert len(got.operator.join.logic._w.slots) < 20_000
-    assert len(got.operator.join.logic._logic._v.inodes) <= 256 * 8
+    assert len(got.operator.join.logic.logic._w.slots) < 20_000
+    assert len(got.operator.join.logic.logic._logic._v.inodes) <= 256 * 8
 
 
 def test_forgotten_flags_keep_tuples_longer_and_change_no_result(monkeypatch):
@@ -219,7 +219,7 @@ def test_forgotten_flags_keep_tuples_longer_and_change_no_result(monkeypatch):
     few = run(_with_flags(2), plain(*rows), [7, 100], [50])
     assert few.results == whole.results
     assert few.late_ids() == whole.late_ids()
-    assert len(few.operator.join.logic._logic._v.inodes) <= 256
+    assert len(few.operator.join.logic.logic._logic._v.inodes) <= 256
     monkeypatch.setattr(promises, "REMEMBERED", 1)
     forgetful = run(_with_flags(2), plain(*rows), range(0, 400, 7), range(0, 400, 50))
     assert len(forgetful.late) < len(whole.late)

@@ -154,7 +154,7 @@ def test_a_range_that_grows_with_every_row_costs_what_is_new():
     got = run(plan_with(2, "pwjoin", [100_000, 100_000]), rows_of(*rows), range(0, len(rows), 500))
     assert len(got.rows) == 1_000
     assert max(entry.live for entry in got.log) < 10
-    assert got.operator.join.logic._logic._v.n_ranges.tolist() == [1, 1, 1]
+    assert got.operator.join.logic.logic._logic._v.n_ranges.tolist() == [1, 1, 1]
     assert len(told_values(got)) == 1_000
 
 
@@ -167,7 +167,7 @@ def test_of_too_many_ranges_the_lowest_is_forgotten_and_results_stay(monkeypatch
     monkeypatch.setattr(punctuated_logic, "RANGES", 2)
     few = run(plan_with(2, "pwjoin", [50, 50]), rows_of(*rows), [100], [200])
     assert few.results == whole.results
-    assert few.operator.join.logic._logic._v.n_ranges.max() == 2
+    assert few.operator.join.logic.logic._logic._v.n_ranges.max() == 2
 
 
 @settings(max_examples=200 * EFFORT, deadline=None)

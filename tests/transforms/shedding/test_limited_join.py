@@ -8,8 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slackwater.plugins.contract import Released
-from slackwater.plugins.contract.capabilities import Keep
+from slackwater.plugins.contract import Keep, Released
 from slackwater.transforms.settings.models import JoinConfig
 from slackwater.transforms.settings.plan import bind
 

@@ -53,7 +53,7 @@ class Operator:
         self.delivery = Delivery(plan, self.rows, logic, self.accounting, self.seconds, shard, state)
         # Where others ask which tuples contradict, it has to be known before they are joined.
         asked = plan.derived or self.join.shedder.limited or self.delivery.archive is not None
-        judges = None if asked else getattr(logic, "judges", None)
+        judges = None if asked else logic.judges
         self.judge = Judge(plan, self.rows, judges, state.get("promises"))
 
         self.queue = self.entry.queue

@@ -22,7 +22,6 @@ from slackwater.plugins.contract import (
     Released,
     Snapshot,
 )
-from slackwater.plugins.contract.disk import OverflowingJoinLogic
 from slackwater.plugins.guard.calls import JoinGuard, SheddingGuard
 from slackwater.transforms.disorder.buffer import Emitted, ReorderBuffer
 from slackwater.transforms.disorder.order import Ordered
@@ -70,11 +69,9 @@ class Join:
         if self.shedder.limited and not plan.setting.rows:
             self.shadow = Shadow(plan, self.shedder, rows, accounting, snapshot.get("shadow"))
         self.disk: RowDisk | None = None
-        given: Any = logic
-        self._overflowing: OverflowingJoinLogic | None = given if hasattr(logic, "use_disk") else None
-        if self._overflowing is not None:
-            self.disk = RowDisk(plan, rows.stores, rows.encoder, self._overflowing.directory)
-            given.use_disk(self.disk)
+        if logic.uses_disk:
+            self.disk = RowDisk(plan, rows.stores, rows.encoder, logic.directory)
+            logic.use_disk(self.disk)
         self.now = int(snapshot.get("on_t", NEVER))
         """The join's time: the largest event time of a row that has reached it."""
 
@@ -146,8 +143,11 @@ class Join:
         return joined
 
     def _runs(self, released: Released, punctuations: Punctuations | None, peaks: Int64s) -> Iterable[Matches]:
-        step = None if punctuations is None else getattr(self.logic, "punctuated_step", None)
-        found: Iterable[Matches] = self.logic.step(released) if step is None else step(released, punctuations)
+        found: Iterable[Matches]
+        if punctuations is None:
+            found = self.logic.step(released)
+        else:
+            found = self.logic.punctuated_step(released, punctuations)
         return found if self.shedder.memory is None else self.shedder.step(released, peaks, self.now, found)
 
     def follow(self, released: Released) -> Float64s:
@@ -166,11 +166,11 @@ class Join:
 
     def owes(self) -> bool:
         """Whether there may be results of any time to come, from disk."""
-        return self._overflowing is not None and self._overflowing.owes()
+        return self.disk is not None and self.logic.owes()
 
     def finish(self) -> Iterable[Matches]:
         """Yield what is found on disk: the inputs have ended."""
-        return () if self._overflowing is None else self._overflowing.finish()
+        return () if self.disk is None else self.logic.finish()
 
     def close_run(self) -> None:
         """Book what shedding has cost so far: the inputs have ended."""
@@ -179,8 +179,8 @@ class Join:
 
     def close_step(self) -> None:
         """Account for what is on disk."""
-        if self._overflowing is not None and self.disk is not None:
-            self._accounting.spill(self._overflowing.spilled, self.disk.nbytes)
+        if self.disk is not None:
+            self._accounting.spill(self.logic.spilled, self.disk.nbytes)
 
     def close(self) -> None:
         """Remove what is on disk; the stage is of no use any more."""
@@ -191,7 +191,7 @@ class Join:
         """Yield input and cells of what is remembered besides the tuples held: texts in them must stay known."""
         if self.shadow is not None:
             yield self.shadow.held_cells()
-        if punctuated and hasattr(self.logic, "held_cells"):
+        if punctuated:
             yield self.logic.held_cells()
 
     @property

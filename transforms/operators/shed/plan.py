@@ -68,7 +68,7 @@ def bind_shed(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> ShedPlan:
         raise ConfigError(str(error), "where") from None
     if len(schemas) > 1 and not condition.connected:
         raise ConfigError("does not say when a row has a partner; write rows.id = partners.id, or so", "where")
-    given = getattr(plan.shedding, "frequencies", None) or {}
+    given = plan.shedding.stated_frequencies
     return replace(plan, frequencies=read_frequencies(given, condition, schemas))
 
 
@@ -81,7 +81,7 @@ def _strategy(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> SheddingS
         raise ConfigError("strategy 'none' keeps everything; use random or prob", "shedding")
     queue = {"rows": config.queue, "service_rate": config.rate, "arrival_unit": config.arrival_unit}
     strategy: SheddingStrategy = make_strategy("shedding", {**config.shedding, "queue": queue})
-    if len(schemas) == 1 and getattr(strategy, "weight", "") is None:
+    if len(schemas) == 1 and strategy.needs_partners:
         raise ConfigError(
             f"strategy {strategy.name!r} goes by what rows may find; add an input {PARTNERS} and where, give a "
             "weight, or use random",
