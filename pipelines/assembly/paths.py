@@ -15,6 +15,8 @@ from slackwater.pipelines.template.text import TemplateError
 def check_paths(pipeline: Pipeline) -> None:
     """Raise TemplateError if a sink would write over an input, among the files of one, or where another writes.
 
+    A pipe or a device is no place for an output either.
+
     Links are followed: what counts is where a file really is.
     """
     written: dict[str, Node] = {}
@@ -29,6 +31,9 @@ def check_paths(pipeline: Pipeline) -> None:
         if place in written:
             raise _fault(node, f"{written[place].name!r} writes {place!r} too; give each sink a file of its own")
         written[place] = node
+        if os.path.lexists(place) and not os.path.isfile(place) and not os.path.isdir(place):
+            fault = "is no regular file, and an output replaces what is in its place; write to a file"
+            raise _fault(node, f"{place!r} {fault}")
         source = sources.reader(place)
         if source is not None:
             raise _fault(node, f"{place!r} is among the files that {source.name!r} reads; write elsewhere")

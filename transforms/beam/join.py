@@ -183,17 +183,17 @@ def join_batches(
         nothing = beam.FlatMap(_nothing).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
         steps.append(steps[0] | "Nothing" >> nothing)
     pieces_of_all = tuple(steps) | "Flatten" >> beam.Flatten()
-    step: beam.DoFn
+    shard: beam.DoFn
     if live:
         live_step = LiveShard if plan.config.idle_timeout is None else IdleLiveShard
-        step = live_step(plan, windowing.allowed_lateness)
+        shard = live_step(plan, windowing.allowed_lateness)
     elif timers_come_too_late(pieces_of_all):
         pieces_of_all |= "Group" >> beam.GroupByKey()
-        step = JoinGroup(plan, numbered)
+        shard = JoinGroup(plan, numbered)
     else:
-        step = JoinShard(plan, numbered)
+        shard = JoinShard(plan, numbered)
     tags = (*plan.side_outputs, ACCOUNTING)
-    joined = pieces_of_all | "Join" >> beam.ParDo(step).with_outputs(*tags, main=MAIN)
+    joined = pieces_of_all | "Join" >> beam.ParDo(shard).with_outputs(*tags, main=MAIN)
     outputs = {tag: joined[tag] for tag in (MAIN, *tags)}
     for tag, pcollection in outputs.items():
         pcollection.element_type = bytes if tag == ACCOUNTING else pa.RecordBatch

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -263,15 +262,30 @@ def test_the_lock_of_a_run_that_was_killed_does_not_hinder_the_next(tmp_path):
     assert (tmp_path / "archive" / "finished").exists()
 
 
-def test_a_pipe_as_a_source_is_refused_at_once(tmp_path):
-    os.mkfifo(tmp_path / "a.parquet")
-    pq.write_table(pa.table({"ts": [1], "k": ["x"]}), tmp_path / "b.parquet")
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    ("pipe", "said"),
+    [
+        ("a.parquet", "a.parquet' is no regular file, and a source is read twice"),
+        (
+            "late.jsonl",
+            "late.jsonl' is no regular file, and an output replaces what is in its place; write to a file",
+        ),
+    ],
+)
+def test_a_pipe_is_refused_at_once(tmp_path, command, pipe, said):
+    """As a source it would be waited for, and Ctrl-C ignored; as a sink it would be replaced."""
+    for name in "ab":
+        pq.write_table(pa.table({"ts": [1], "k": ["x"]}), tmp_path / f"{name}.parquet")
     (tmp_path / "t.yaml").write_text(template(tmp_path))
-    started = time.monotonic()
-    done = call("run", tmp_path / "t.yaml")
-    assert time.monotonic() - started < 2
-    assert done.exit_code == 2
-    assert "a.parquet' is no regular file, and a source is read twice" in done.stderr
+    (tmp_path / pipe).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / pipe)
+    start = "from slackwater.pipelines.cli.commands import main; main()"
+    arguments = [sys.executable, "-c", start, command, str(tmp_path / "t.yaml")]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert (tmp_path / pipe).is_fifo()
 
 
 def test_a_failed_run_is_no_finished_archive(tmp_path, monkeypatch):
