@@ -57,7 +57,18 @@ def show_reconciled(summary: Mapping[str, Any]) -> None:
 
 
 def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    yield from _verdict_rows(summary)
+    joins = summary.get("joins", {})
+    for name, part in joins.items():
+        yield from ((f"{name}: {what}", value) for what, value in _verdict_rows(part))
+    if not joins:
+        yield from _verdict_rows(summary)
+    yield from _number_rows(summary)
+    for name, part in joins.items():
+        yield from ((f"{name}: {what}", value) for what, value in _number_rows(part))
+
+
+def _number_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """What was counted and measured."""
     if "runner" in summary:
         yield "runner", str(summary["runner"])
     for name, rows in summary.get("input", {}).items():
@@ -87,8 +98,6 @@ def _summary_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     if "elapsed_s" in summary:
         yield "elapsed", f"{summary['elapsed_s']:,.3f} s"
         yield "throughput", f"{summary['rows_per_s']:,.0f} rows/s"
-    for name, part in summary.get("joins", {}).items():
-        yield from ((f"{name}: {what}", value) for what, value in _summary_rows(part))
 
 
 def _verdict_rows(summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

@@ -31,6 +31,7 @@ def summarise(
         for part in each.values():
             late.update(part["late"])
         body = {
+            **_least_recall(each),
             "input": {f"{n}.{i}": rows for n, part in each.items() for i, rows in part["input"].items()},
             "results": sum(part["results"] for part in each.values()),
             "late": dict(sorted(late.items())),
@@ -72,6 +73,16 @@ def summarise(
             *(w for name, (plan, account) in joins.items() for w in _below(name, plan, account, each[name])),
         ],
     }
+
+
+def _least_recall(each: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the recall of the join that is furthest below what it was asked for, with its name."""
+    recalls = {name: part["recall"] for name, part in each.items() if "recall" in part}
+    known = {name: recall for name, recall in recalls.items() if recall["reached"] is not None} or recalls
+    if not known:
+        return {}
+    name = min(known, key=lambda name: (known[name]["reached"] or 0) / known[name]["asked"])
+    return {"recall": {"join": name, **known[name]}}
 
 
 def _numbers(plan: JoinPlan, account: Accounting) -> dict[str, Any]:

@@ -185,6 +185,34 @@ def test_a_run_with_a_recall_says_first_what_it_reached(tmp_path):
     assert run(tmp_path, "disorder: {strategy: max}")[0]["recall_estimate"] > capped["recall"]["reached"]
 
 
+def test_of_several_joins_each_says_first_what_it_reached_and_the_worst_stands_for_all(tmp_path):
+    random = np.random.default_rng(5)
+    delay = np.where(random.random(3000) < 0.1, random.integers(0, 3000, 3000), 0)
+    ts = NOW + 10 * np.arange(3000)
+    late_first = ts[np.argsort(ts + delay, kind="stable")]
+    write(tmp_path, late_first, late_first)
+    other = (
+        "    - type: SlidingWindowJoin\n      name: capped\n      input: {a: A, b: B}\n"
+        "      config: {time: ts, window: 200ms, where: a.k = b.k, "
+        "disorder: {recall: 0.9, period: 5s, interval: 500ms, horizon: 20ms}}\n"
+        "    - type: SlidingWindowJoin\n      name: plain\n      input: {a: A, b: B}\n"
+        "      config: {time: ts, window: 200ms, where: a.k = b.k, disorder: {strategy: max}}"
+    )
+    summary, done = run(tmp_path, "disorder: {recall: 0.5, period: 5s, interval: 500ms}", more=other)
+    joins = summary["joins"]
+    assert joins["capped"]["recall"]["reached"] < 0.89
+    assert joins["joined"]["recall"]["reached"] > 0.5
+    assert "recall" not in joins["plain"]
+    assert summary["recall"] == {"join": "capped", **joins["capped"]["recall"]}
+    lines = done.stdout.splitlines()
+    of = [line.split(": ")[0] for line in lines]
+    assert lines[0].startswith("capped: recall") and "not met" in lines[0]
+    said = next(line for line in lines if line.startswith("joined: recall"))
+    assert "asked 0.5" in said and said.endswith(": met")
+    assert sum(": recall " in line and "asked" in line for line in lines) == 2
+    assert of.index("joined") < next(k for k, line in enumerate(lines) if line.startswith("runner"))
+
+
 def test_the_latency_is_how_long_rows_waited_in_stream_time(tmp_path):
     write(tmp_path, times(4000), times(4000))
     summary, _ = run(tmp_path, "disorder: {strategy: fixed, slack: 500ms}")
