@@ -33,18 +33,13 @@ EXCEPTIONS = {
         "JoinPlan",
         "OverflowLogic",
         "PunctuatedJoinLogic",
-        "ReorderBuffer",
-        "Shedder",
     },
     "packed": {
-        "InputQueue._shed",
         "LimitedWindowJoinLogic.limited_step",
         "PassOnPunctuatedLogic.punctuated_step",
         "PerTupleJoin._join",
         "PunctuatedJoinLogic.punctuated_step",
         "RecordStore._advance",
-        "ShardRows.add",
-        "late_batches",
     },
 }
 """Functions and classes above a limit, by their names. Only ever remove some."""

@@ -21,6 +21,7 @@ from slackwater.transforms.kernels.arrival import queue as kernel
 from slackwater.transforms.kernels.shedding.score_heap import COLUMNS, RANK, ScoreHeaps, ranks
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.punctuation.marks import marked
+from slackwater.transforms.rows import row_code
 from slackwater.transforms.rows.encoder import CellEncoder, grown
 from slackwater.transforms.rows.store import Beside, RowStore
 from slackwater.transforms.settings.columns import clock_nanos
@@ -44,7 +45,7 @@ class Arrived(NamedTuple):
     """Arrivals in order."""
 
     code: Int64s
-    """``seq * 8 + input``, by a numbering of the queue's own."""
+    """``rows.row_code`` of each, by a numbering of the queue's own."""
     ts: Int64s
     clock: Int64s
     known: Bools
@@ -186,7 +187,7 @@ class InputQueue:
             "until_look": self._until_look,
             "now": self._now,
             "rows": [store.snapshot() for store in self._stores],
-            "code": row[:, kernel.SEQ] * 8 + row[:, kernel.OWNER],
+            "code": row_code.pack(row[:, kernel.SEQ], row[:, kernel.OWNER]),
             "ts": row[:, kernel.TS].copy(),
             "came": row[:, kernel.CAME].copy(),
             "rank": rank,
@@ -205,7 +206,7 @@ class InputQueue:
             ts[at], known[at] = event_times(batch.column(self._plan.time_columns[i]), self._plan.unit)
             seq = self._next_seq[i] + np.arange(at.size)
             self._next_seq[i] += at.size
-            code[at] = seq * 8 + i
+            code[at] = row_code.pack(seq, i)
             cells, nulls = self._encoder.encode_lasting(self._counts_as[i], batch, self._plan.source_columns(i))
             none = np.zeros(at.size, np.int64)
             mark = marked(self._plan.marks, i, batch)
@@ -216,7 +217,7 @@ class InputQueue:
     def _serve(self, rows: Arrived, whole: Chunk | None) -> tuple[Chunk, list[Refused]]:
         """Serve and shed what is due with some arrivals; ``whole`` is a chunk that has nothing but these."""
         n = rows.ts.size
-        self._arrived += np.bincount(self._counts_as[rows.code & 7], minlength=self._arrived.size)
+        self._arrived += np.bincount(self._counts_as[row_code.input_of(rows.code)], minlength=self._arrived.size)
         rows.rank[:] = ranks(self._scores(rows.code, rows.ts, rows.known, learn=True))
         self._reserve(min(len(self) + n, self._options.rows))
         size = len(self) + n
@@ -239,7 +240,7 @@ class InputQueue:
 
     def _scores(self, code: Int64s, ts: Int64s, known: Bools, learn: bool) -> Float64s:
         """Say what rows are worth: punctuations more than any tuple, what no window would take nothing."""
-        inputs, seq = (code & 7).astype(np.int8), code >> 3
+        inputs, seq = row_code.input_of(code), row_code.seq_of(code)
         n = ts.size
         mark, nulls = np.full(n, -1, np.int8), np.zeros(n, np.uint64)
         cells = np.zeros((n, self._plan.condition.width), np.int64)
@@ -286,7 +287,7 @@ class InputQueue:
         if len(self):
             slots, _ = self._waiting()
             row = self._q.slots[slots]
-            code, known = row[:, kernel.SEQ] * 8 + row[:, kernel.OWNER], np.ones(slots.size, np.bool_)
+            code, known = row_code.pack(row[:, kernel.SEQ], row[:, kernel.OWNER]), np.ones(slots.size, np.bool_)
             kernel.renew(self._q, slots, ranks(self._scores(code, row[:, kernel.TS], known, learn=False)))
 
     def _pace(self) -> tuple[int, int]:
@@ -298,7 +299,7 @@ class InputQueue:
 
     def _chunk(self, code: Int64s) -> Chunk:
         """Return rows as arrivals in this order."""
-        inputs, seq = (code & 7).astype(np.int8), code >> 3
+        inputs, seq = row_code.input_of(code), row_code.seq_of(code)
         arrival = np.empty(code.size, np.int64)
         batches = []
         for i, store in enumerate(self._stores):
@@ -311,12 +312,12 @@ class InputQueue:
 
     def _shed(self, code: Int64s) -> Iterator[Refused]:
         for i, store in enumerate(self._stores):
-            at = store.locate(np.sort(code[code & 7 == i] >> 3))
+            at = store.locate(np.sort(row_code.seqs_of(code, i)))
             copy = store.beside.copy[at]
             for places, copies in ((at[~copy], False), (at[copy], True)):
                 if places.size:
-                    known = store.beside.ts[places], store.beside.arrival[places]
-                    yield Refused(i, "shed", *known, store.batch(places), copies)
+                    ts, arrival = store.beside.ts[places], store.beside.arrival[places]
+                    yield Refused(i, "shed", ts, arrival, store.batch(places), copies)
 
     def _waiting(self) -> tuple[Int64s, Int64s]:
         """Return the slots of all that wait, in their order, and the ranks of their scores."""

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from slackwater.plugins.contract import NEVER, Bools, Int8s, Int64s, Snapshot
+from slackwater.transforms.disorder.held_rows import HeldRows
 from slackwater.transforms.kernels.disorder import buffer as kernel
 
 _RUN: Final = 1 << 13
@@ -25,7 +26,7 @@ class Emitted(NamedTuple):
     """Rows in the order in which they leave the buffer."""
 
     code: Int64s
-    """``seq * 8 + input``."""
+    """``rows.row_code`` of each."""
     ts: Int64s
     late: Bools
     at: Int64s
@@ -54,14 +55,14 @@ class ReorderBuffer:
         self.leader: Leads | None = None
         """What bounds come from, if from a buffer with more rows, which may have let go what is held here. Where
         slack has grown, a row that is held may be older than some that were released; these wait for it."""
-        self._state = _empty(inputs, self._least)
+        self._rows = HeldRows(inputs, self._least)
         self._silent: dict[int, int] = {}
         """Inputs that nobody waits for, and the largest time that each has released."""
         if snapshot:
             held = [(ts, code) for ts, code in zip(snapshot["ts"], snapshot["code"], strict=True)]
-            self._fill(held, (snapshot["sync_ts"], snapshot["sync_code"]), self._least)
-            self._state.slack[:, kernel.RELEASED] = snapshot["released"]
-            self._state.clock[: kernel.IN_SYNC] = snapshot["clock"]
+            self._rows.fill(held, (snapshot["sync_ts"], snapshot["sync_code"]), self._least)
+            self._rows.state.slack[:, kernel.RELEASED] = snapshot["released"]
+            self._rows.state.clock[: kernel.IN_SYNC] = snapshot["clock"]
             self._silent = {i: released for i, released in snapshot.get("silent", ())}
 
     @property
@@ -79,13 +80,12 @@ class ReorderBuffer:
         return (min(_RUN, max(_FEW, self.capacity // 8)),) * 2
 
     def __len__(self) -> int:
-        s = self._state
-        return int(s.slack[:, kernel.IN_RING : kernel.RELEASED].sum() + s.clock[kernel.IN_SYNC])
+        return len(self._rows)
 
     @property
     def released(self) -> Int64s:
         """Of each input the largest time that it has released, or NEVER."""
-        released = self._state.slack[:, kernel.RELEASED].copy()
+        released = self._rows.state.slack[:, kernel.RELEASED].copy()
         released[list(self._silent)] = list(self._silent.values())
         return released
 
@@ -112,11 +112,11 @@ class ReorderBuffer:
         while start < ts.size:
             stop = self._wake(inputs, start, min(start + run, ts.size))
             part = slice(start, stop)
-            self._reserve(min(room, stop - start))
+            self._rows.reserve(min(room, stop - start))
             rest = (array[n:] for array in out)
             n += kernel.release(
                 inputs[part], ts[part], codes[part], bounds[part], self.leader is not None, capacity, start,
-                self._state, *rest,
+                self._rows.state, *rest,
             )  # fmt: skip
             start = stop
         return Emitted._make(array[:n] for array in out)
@@ -127,7 +127,7 @@ class ReorderBuffer:
         code, ts = np.empty((2, size), np.int64)
         out = Emitted(code, ts, np.empty(size, np.bool_), np.full(size, -1))
         if size:
-            kernel.give_up(self._state, out.code, out.ts, out.late)
+            kernel.give_up(self._rows.state, out.code, out.ts, out.late)
         return out
 
     def idle(self, inputs: Sequence[int]) -> Emitted:
@@ -141,9 +141,9 @@ class ReorderBuffer:
             self._wait_for(i)
         for i in inputs:
             if i not in self._silent:
-                newest = int(self._held()[i][0].max(initial=NEVER))
-                self._silent[i] = max(int(self._state.slack[i, kernel.RELEASED]), newest)
-        bounds = np.full(len(self._state.slack), NEVER, np.int64)
+                newest = int(self._rows.of_inputs()[i][0].max(initial=NEVER))
+                self._silent[i] = max(int(self._rows.state.slack[i, kernel.RELEASED]), newest)
+        bounds = np.full(len(self._rows.state.slack), NEVER, np.int64)
         bounds[list(self._silent)] = _AWAY
         return self._go_on(bounds)
 
@@ -158,46 +158,43 @@ class ReorderBuffer:
 
     def catch_up(self, other: ReorderBuffer) -> None:
         """Take everything to have left that has left another buffer; with the next ``advance`` it does."""
-        released, clock = self._state.slack[:, kernel.RELEASED], self._state.clock
+        released, clock = self._rows.state.slack[:, kernel.RELEASED], self._rows.state.clock
         released[:] = np.maximum(released, other.released)
-        clock[kernel.T_SYNC] = max(clock[kernel.T_SYNC], other._state.clock[kernel.ON_T])
+        clock[kernel.T_SYNC] = max(clock[kernel.T_SYNC], other._rows.state.clock[kernel.ON_T])
 
     def drain(self) -> Emitted:
         """Release everything in timestamp order: the input has ended."""
-        s = self._state
-        ts, code = map(np.concatenate, zip(*self._held(), self._synced(), strict=True))
-        self._state = _empty(len(s.slack), self._least)
-        self._state.slack[:, kernel.RELEASED] = s.slack[:, kernel.RELEASED]
-        self._state.clock[: kernel.IN_SYNC] = s.clock[kernel.ON_T]
+        ts, code = map(np.concatenate, zip(*self._rows.of_inputs(), self._rows.synced(), strict=True))
+        self._rows.clear(self._least)
         emitted = self._emit(ts, code)
-        self._state.clock[kernel.T_SYNC] = self._state.clock[kernel.ON_T]
+        self._rows.state.clock[kernel.T_SYNC] = self._rows.state.clock[kernel.ON_T]
         return emitted
 
     def held(self) -> Int64s:
         """Codes of the rows in the buffer, in any order."""
-        return np.concatenate([code for _, code in (*self._held(), self._synced())])
+        return np.concatenate([code for _, code in (*self._rows.of_inputs(), self._rows.synced())])
 
     def snapshot(self) -> Snapshot:
-        held, (sync_ts, sync_code) = self._held(), self._synced()
+        held, (sync_ts, sync_code) = self._rows.of_inputs(), self._rows.synced()
         return {
             "ts": [ts for ts, _ in held],
             "code": [code for _, code in held],
             "sync_ts": sync_ts,
             "sync_code": sync_code,
-            "released": self._state.slack[:, kernel.RELEASED].copy(),
-            "clock": self._state.clock[: kernel.IN_SYNC].copy(),
+            "released": self._rows.state.slack[:, kernel.RELEASED].copy(),
+            "clock": self._rows.state.clock[: kernel.IN_SYNC].copy(),
             "silent": [[i, released] for i, released in self._silent.items()],
         }
 
     def bytes_for(self, level: int) -> int:
         """Bytes of all arrays at most, where no more than ``level`` rows are held."""
-        inputs = len(self._state.slack)
+        inputs = len(self._rows.state.slack)
         return 8 * (4 * inputs + 2) * max(_FIRST, 1 << (2 * (level + self._run[1]) - 1).bit_length())
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in self._state)
+        return self._rows.nbytes
 
     def _wake(self, inputs: Int8s, start: int, stop: int) -> int:
         """Wait for the input of arrival ``start`` again; return where another silent one speaks, or ``stop``."""
@@ -210,13 +207,13 @@ class ReorderBuffer:
     def _wait_for(self, i: int) -> None:
         """Let an input hold rows back again, if it was silent."""
         if i in self._silent:
-            self._state.slack[i, kernel.RELEASED] = self._silent.pop(i)
+            self._rows.state.slack[i, kernel.RELEASED] = self._silent.pop(i)
 
     def _go_on(self, bounds: Int64s) -> Emitted:
         """Let the inputs have released everything up to their bounds; return what the Synchronizer lets go."""
-        released = self._state.slack[:, kernel.RELEASED]
+        released = self._rows.state.slack[:, kernel.RELEASED]
         released[:] = np.maximum(released, bounds)
-        held, synced = self._held(), self._synced()
+        held, synced = self._rows.of_inputs(), self._rows.synced()
         due = [ts <= bound for (ts, _), bound in zip(held, bounds, strict=True)]
         left = [(ts[~goes], code[~goes]) for (ts, code), goes in zip(held, due, strict=True)]
         moved = [(ts[goes], code[goes]) for (ts, code), goes in zip(held, due, strict=True)]
@@ -224,69 +221,19 @@ class ReorderBuffer:
         slowest = released.min()
         if self.leader is not None:
             slowest = min(slowest, *(ts.min(initial=_AWAY) for ts, _ in left))
-        t_sync = max(self._state.clock[kernel.T_SYNC], ts.max(initial=NEVER) if slowest == _AWAY else slowest)
+        t_sync = max(
+            self._rows.state.clock[kernel.T_SYNC], ts.max(initial=NEVER) if slowest == _AWAY else slowest
+        )
         goes = ts <= t_sync
-        self._fill(left, (ts[~goes], code[~goes]), self._least)
-        self._state.clock[kernel.T_SYNC] = t_sync
+        self._rows.fill(left, (ts[~goes], code[~goes]), self._least)
+        self._rows.state.clock[kernel.T_SYNC] = t_sync
         return self._emit(ts[goes], code[goes])
 
     def _emit(self, ts: Int64s, code: Int64s) -> Emitted:
         """Let rows go in timestamp order, between two arrivals."""
         order = np.lexsort((code, ts))
         ts, code = ts[order], code[order]
-        clock = self._state.clock
+        clock = self._rows.state.clock
         newest = np.maximum.accumulate(np.append(clock[kernel.ON_T], ts))
         clock[kernel.ON_T] = newest[-1]
         return Emitted(code, ts, ts < newest[:-1], np.full(ts.size, -1))
-
-    def _held(self) -> list[tuple[Int64s, Int64s]]:
-        """Times and codes of each K-slack buffer, in any order."""
-        s = self._state
-        held = []
-        for i, (first, in_ring, in_heap, _) in enumerate(s.slack):
-            ring = (first + np.arange(in_ring)) & (s.ring_ts.shape[1] - 1)
-            ts = np.concatenate([s.ring_ts[i, ring], s.heap_ts[i, :in_heap]])
-            held.append((ts, np.concatenate([s.ring_code[i, ring], s.heap_code[i, :in_heap]])))
-        return held
-
-    def _synced(self) -> tuple[Int64s, Int64s]:
-        n = self._state.clock[kernel.IN_SYNC]
-        return self._state.sync_ts[:n].copy(), self._state.sync_code[:n].copy()
-
-    def _reserve(self, n: int) -> None:
-        """Make room for ``n`` more rows in any one buffer, so that the kernel never has to grow one."""
-        s = self._state
-        fullest = int(s.slack[:, kernel.IN_RING : kernel.RELEASED].max(initial=0))
-        if fullest + n > s.ring_ts.shape[1] or len(self) + n > s.sync_ts.size:
-            self._fill(self._held(), self._synced(), len(self) + n)
-
-    def _fill(self, held: list[tuple[Int64s, Int64s]], synced: tuple[Int64s, Int64s], room: int) -> None:
-        """Lay rows out anew, with room for ``room`` rows in every buffer; sorted, they all go to the rings."""
-        old = self._state
-        room = max(room, len(synced[0]), *(len(ts) for ts, _ in held))
-        self._state = new = _empty(len(held), 2 * room)
-        new.slack[:, kernel.RELEASED] = old.slack[:, kernel.RELEASED]
-        new.clock[:] = old.clock
-        for i, (ts, code) in enumerate(held):
-            order = np.lexsort((code, ts))
-            new.ring_ts[i, : ts.size], new.ring_code[i, : ts.size] = ts[order], code[order]
-            new.slack[i, kernel.IN_RING] = ts.size
-        order = np.lexsort((synced[1], synced[0]))
-        new.sync_ts[: order.size], new.sync_code[: order.size] = synced[0][order], synced[1][order]
-        new.clock[kernel.IN_SYNC] = order.size
-
-
-def _empty(inputs: int, room: int) -> kernel.ReorderState:
-    size = 1 << (room - 1).bit_length()
-    slack = np.zeros((inputs, 4), np.int64)
-    slack[:, kernel.RELEASED] = NEVER
-    return kernel.ReorderState(
-        ring_ts=np.empty((inputs, size), np.int64),
-        ring_code=np.empty((inputs, size), np.int64),
-        heap_ts=np.empty((inputs, size), np.int64),
-        heap_code=np.empty((inputs, size), np.int64),
-        slack=slack,
-        sync_ts=np.empty(size, np.int64),
-        sync_code=np.empty(size, np.int64),
-        clock=np.array([NEVER, NEVER, 0], np.int64),
-    )

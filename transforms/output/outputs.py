@@ -50,8 +50,8 @@ def late_batches(
     for piece in pieces(rows):
         part = slice(start, start + piece.num_rows)
         start = part.stop
-        known = None if ts is None else ts[part], None if arrival is None else arrival[part]
-        yield _late_batch(name, reason, *known, piece)
+        times = None if ts is None else ts[part]
+        yield _late_batch(name, reason, times, None if arrival is None else arrival[part], piece)
 
 
 def _late_batch(

@@ -68,15 +68,24 @@ class ShardRows:
         arrivals = taken.arrivals
         if show_cells:
             n = arrivals.ts.size
-            shown = np.empty((n, self._plan.condition.width), np.int64), np.empty(n, np.uint64)
-            arrivals = arrivals._replace(cells=shown[0], nulls=shown[1])
+            shown = np.empty((n, self._plan.condition.width), np.int64)
+            arrivals = arrivals._replace(cells=shown, nulls=np.empty(n, np.uint64))
         for i, (batch, at) in enumerate(zip(taken.rows, taken.of_input, strict=True)):
             if at.size:
                 cells, nulls = self.encoder.encode(self._counts_as[i], batch, self._plan.source_columns(i))
-                known = (taken.seq[at], arrivals.ts[at], arrivals.clock[at], arrivals.delay[at])
                 mark = marked(self._plan.marks, i, batch)
-                flags = np.zeros(at.size, np.bool_), taken.copies[i], mark
-                self.stores[i].append(batch, Beside(*known, *flags, cells, nulls))
+                beside = Beside(
+                    seq=taken.seq[at],
+                    ts=arrivals.ts[at],
+                    arrival=arrivals.clock[at],
+                    delay=arrivals.delay[at],
+                    reported=np.zeros(at.size, np.bool_),
+                    copy=taken.copies[i],
+                    mark=mark,
+                    cells=cells,
+                    nulls=nulls,
+                )
+                self.stores[i].append(batch, beside)
                 if arrivals.cells is not None and arrivals.nulls is not None:
                     row_kernel.spread(at, cells, nulls, arrivals.cells, arrivals.nulls)
                     arrivals.nulls[at[mark >= 0]] = ~np.uint64(0)

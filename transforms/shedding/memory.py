@@ -78,7 +78,7 @@ class TupleLimit:
     Args:
         logic: the strategy that says how much memory there is.
         nanos_per_tick: unit of stream time.
-        fitting: tells how many tuples fit into so many bytes once so many rows of the chunk have come.
+        fitting: tells how many tuples fit into so many bytes (``ByteBudget.fitting``).
         hold_to: is told the limit before and the limit from here on, at every cut.
         snapshot: what ``snapshot`` returned, or None.
     """
@@ -87,7 +87,7 @@ class TupleLimit:
         self,
         logic: SheddingGuard,
         nanos_per_tick: int,
-        fitting: Callable[[int, int], int],
+        fitting: Callable[[int, int, int], int],
         hold_to: Callable[[int | None, int], None],
         snapshot: Snapshot | None = None,
     ) -> None:
@@ -152,7 +152,7 @@ class TupleLimit:
         memory = given.at((now - self._first) * self._nanos) if isinstance(given, MemoryLimit) else given
         before, in_bytes = self.tuples, isinstance(memory, Memory) and memory.in_bytes
         if isinstance(memory, Memory):
-            memory = self._fitting(memory.amount, arrived) if in_bytes else memory.amount
+            memory = self._fitting(memory.amount, arrived, before or 0) if in_bytes else memory.amount
         assert memory is not None
         # A little more room is not worth laying everything out anew.
         if not (in_bytes and not changed and before is not None and before < memory <= before + before // 16):

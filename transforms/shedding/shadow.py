@@ -26,7 +26,7 @@ from slackwater.plugins.contract import (
     Snapshot,
     UInt64s,
 )
-from slackwater.plugins.join.window.logic import SlidingWindowJoinLogic
+from slackwater.plugins.join.window.counting import CountingWindows
 from slackwater.transforms.kernels.disorder import sample as sampling
 from slackwater.transforms.kernels.rows.dictionary import spread
 from slackwater.transforms.kernels.shedding import visits
@@ -37,7 +37,7 @@ from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.shedding.shedder import Shedder
 
 MOST = 4096
-"""Tuples remembered at most; where memory is in bytes, as many as fit into ``shedding.ASIDE`` of it."""
+"""Tuples remembered at most; where memory is in bytes, as many as fit into ``byte_budget.ASIDE`` of it."""
 FEW = 512
 
 
@@ -53,20 +53,34 @@ STAGES = (Stage(0, 0, 0), Stage(1 << 14, 2, 1), Stage(1 << 16, 4, 3))
 """The more there are, the fewer of them tell as much."""
 
 
-class _Sample(SlidingWindowJoinLogic):
-    """Windows that hold one in ``2 ** level`` of the tuples that they are given, at most ``room``."""
+class _Sample:
+    """One in ``2 ** level`` of the tuples that it is given, at most ``room``, in windows of their own."""
 
-    def __init__(self, setting: Setting, encoder: CellEncoder, room: int, snapshot: Snapshot | None) -> None:
-        super().__init__(setting._replace(counts_only=True), snapshot)
-        self._windows = np.asarray(setting.windows, np.int64)
+    def __init__(
+        self, setting: Setting, encoder: CellEncoder, room: int, snapshot: Snapshot | None, visiting: bool = False
+    ) -> None:
+        self._windows = CountingWindows(setting, snapshot, visiting)
+        self._spans = np.asarray(setting.windows, np.int64)
         self._encoder, self._room = encoder, room
         self.level, self._left = (int(n) for n in snapshot["sample"]) if snapshot else (0, room)
+
+    def live(self) -> int:
+        """How many tuples there are."""
+        return self._windows.live()
+
+    def held(self) -> Held:
+        """The tuples."""
+        return self._windows.held()
 
     def alive(self) -> Held:
         """Return the tuples that the windows still reach."""
         held = self.held()
-        reached = held.ts + self._windows[held.input] >= self._now
+        reached = held.ts + self._spans[held.input] >= self._windows.now
         return Held._make(array[reached] for array in held)
+
+    @property
+    def nbytes(self) -> int:
+        return self._windows.nbytes
 
     def begin_run(self, join: JoinLogic, shedder: Shedder) -> None:
         """Take note of new scores; called where they are given, which chunks do not show."""
@@ -76,7 +90,7 @@ class _Sample(SlidingWindowJoinLogic):
         return 0
 
     def snapshot(self) -> Snapshot:
-        return {**super().snapshot(), "sample": [self.level, self._left]}
+        return {**self._windows.snapshot(), "sample": [self.level, self._left]}
 
     def _drawn(self, tuples: Any) -> Bools:
         """Say which tuples are in the sample; of those that are, about half still are at the next level."""
@@ -85,22 +99,14 @@ class _Sample(SlidingWindowJoinLogic):
     def _check(self) -> None:
         """Halve the sample until there is room: when as many were added as there was, wherever chunks end."""
         held = self.held()
-        stay = held.ts + self._windows[held.input] >= self._now
+        stay = held.ts + self._spans[held.input] >= self._windows.now
         crowded = 4 * np.count_nonzero(stay) > 3 * self._room
         while self.level < self._least_level or (crowded and 2 * np.count_nonzero(stay) > self._room):
             self.level += 1
             stay &= self._drawn(held)
         self._left = self._room - int(np.count_nonzero(stay))
         if not stay.all():
-            self.evict(~stay)
-
-    def _sizes(self, released: Released) -> Int64s:
-        n = released.ts.size
-        if not n:
-            return np.empty(0, np.int64)
-        none = np.empty((0, len(self._windows)), np.int64)
-        _, _, join_size, _ = self._run(released, 0, n, none, np.empty(1, np.int64))
-        return np.asarray(join_size, np.int64)
+            self._windows.evict(~stay)
 
 
 class Evictions(_Sample):
@@ -112,10 +118,9 @@ class Evictions(_Sample):
     """
 
     found_by = "evicted rows"
-    visiting = True
 
     def __init__(self, setting: Setting, encoder: CellEncoder, room: int, snapshot: Snapshot | None) -> None:
-        super().__init__(setting, encoder, room, snapshot)
+        super().__init__(setting, encoder, room, snapshot, visiting=True)
         self._evicted, self._looked = (int(n) for n in snapshot["counted"]) if snapshot else (0, 0)
         self._drawn_until = 0
         """Number of the last eviction that was looked at."""
@@ -168,13 +173,12 @@ class Evictions(_Sample):
         they find."""
         looking, behalf = self._looking(released.late)
         size = looking.size + at.size
-        self._reserve(at.size + 1)
         seq, ts = np.empty((2, size), np.int64)
-        late, cells = np.empty(size, np.bool_), np.empty((size, self._width), np.int64)
+        late, cells = np.empty(size, np.bool_), np.empty((size, ghosts.cells.shape[1]), np.int64)
         line = Released(np.empty(size, np.int8), seq, ts, late, cells, np.empty(size, np.uint64))
         place = np.empty(looking.size, np.int64)
         visits.line_up(tuple(released), looking, tuple(ghosts), at, tuple(line), place)
-        lost[looking] = self._sizes(line)[place] * behalf * 2.0**self.level
+        lost[looking] = self._windows.sizes(line, at.size + 1)[place] * behalf * 2.0**self.level
 
     def _looking(self, late: Bools) -> tuple[Int64s, Int64s]:
         """Return which tuples look, and on behalf of how many each."""
@@ -209,7 +213,7 @@ class ExpectedShares(Evictions):
 
     def begin_run(self, join: JoinLogic, shedder: Shedder) -> None:
         here, gone = (
-            np.bincount(held.input, shedder.expected(held), self._more.size)
+            np.bincount(held.input, shedder.scores.expected(held), self._more.size)
             for held in (join.held(), self.alive())
         )
         missing = np.divide(gone * 2.0**self.level, here, out=np.zeros(here.size), where=here > 0)
@@ -224,9 +228,7 @@ class ExpectedShares(Evictions):
         return {**super().snapshot(), "more": self._more.copy()}
 
     def _visit(self, released: Released, ghosts: Held, at: Int64s, lost: Float64s) -> None:
-        self._reserve(at.size)
-        self._fill(ghosts, np.ones(at.size, np.bool_))
-        self._now = max(self._now, int(released.ts[~released.late].max(initial=self._now)))
+        self._windows.put(ghosts, int(released.ts[~released.late].max(initial=self._windows.now)))
 
 
 class SampledKeys(_Sample):
@@ -249,8 +251,7 @@ class SampledKeys(_Sample):
         chosen = np.flatnonzero(self._drawn(released))
         while chosen.size:
             now, chosen = chosen[: self._left], chosen[self._left :]
-            self._reserve(now.size)
-            size = self._sizes(Released._make(array[now] for array in released))
+            size = self._windows.sizes(Released._make(array[now] for array in released), now.size)
             lost[now] = (size - join_size[now]) * 2.0**self.level
             self._left -= now.size
             if not self._left:
@@ -338,7 +339,7 @@ class Shadow:
     def _still(self, join: JoinLogic) -> Float64s:
         """Return the share of the loss that there would be with each of ``MORE_MEMORY``."""
         assert self._shedder.memory is not None
-        worth = -np.sort(-self._shedder.expected(self._sample.alive()))
+        worth = -np.sort(-self._shedder.scores.expected(self._sample.alive()))
         kept = min(self._sample.kept(join), worth.size)
         beyond = np.append(np.cumsum(worth[::-1])[::-1], 0.0)
         if beyond[kept] <= 0:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from slackwater.plugins.contract import (
     Bools,
     Evicted,
-    Float64s,
     Held,
     Int64s,
     JoinLogic,
@@ -19,22 +17,16 @@ from slackwater.plugins.contract import (
     Matches,
     Released,
     Snapshot,
-    Tuples,
 )
 from slackwater.plugins.guard.calls import JoinGuard, SheddingGuard
 from slackwater.transforms.arrival.intake import Taken
 from slackwater.transforms.disorder.buffer import ReorderBuffer
-from slackwater.transforms.kernels.rows.lookup import remaining
-from slackwater.transforms.rows.encoder import CellEncoder
 from slackwater.transforms.rows.shard_rows import ShardRows
 from slackwater.transforms.settings.plan import JoinPlan
-from slackwater.transforms.shedding.allocator import trim_unused
-from slackwater.transforms.shedding.memory import MARGIN, SOME, SPARE, TupleLimit, Weights
+from slackwater.transforms.shedding.byte_budget import ByteBudget
+from slackwater.transforms.shedding.memory import SOME, SPARE, TupleLimit
+from slackwater.transforms.shedding.scores import Scores
 
-UNUSED = 8
-"""The part of a memory in bytes that may be freed and not given back."""
-ASIDE = 1 << 17
-"""Bytes for the sample of what was shed, where memory is in bytes."""
 FIRST_RUN = 64
 """Tuples after which scores are renewed for the first time."""
 
@@ -55,33 +47,24 @@ class Shedder:
         join: JoinGuard,
         rows: ShardRows,
         buffer: ReorderBuffer,
-        encoder: CellEncoder,
         snapshot: Snapshot | None = None,
     ) -> None:
-        self._logic, self._join, self._rows, self._buffer = logic, join, rows, buffer
-        self._windows, self._encoder = np.asarray(plan.windows, np.int64), encoder
-        self._by_rows = np.asarray(plan.setting.rows, np.int64)
+        self._logic, self._join, self._buffer = logic, join, buffer
+        self._windows = np.asarray(plan.windows, np.int64)
+        self._heaps = 1 if logic.allocation == "variable" else len(self._windows)
+        """Rankings of tuples: of all together, or of each input."""
         state: Snapshot = snapshot or {}
         self._until = int(state.get("until", 0))
         self._joined = int(state.get("joined", 0))
         self._began = bool(state.get("began", False))
         self._allowed: Int64s | None = None
-        self._now = int(state.get("now", 0))
-        self._bytes = 0
-        """The memory, if it is in bytes."""
-        self._deepest = int(state.get("deepest", 0))
-        """The most rows that have waited in the buffer."""
+        self.scores = Scores(plan, logic, rows.encoder, int(state.get("now", 0)))
+        self._budget = ByteBudget(plan, logic, join, rows, buffer, self._heaps, state)
         self.most = 0
         """The most tuples that have been held at any instant."""
-        self.limit = TupleLimit(
-            logic, plan.setting.nanos_per_tick, self._fitting, self._renew, state.get("limit")
-        )
-        width = plan.condition.width
-        beside = 8 * (5 + width) + 2
-        self._weights = Weights(list(plan.schemas.values()), beside, state.get("weights"))
-        texts = any(encoder.text_cells(i) for i in range(len(plan.members)))
-        self._working = 80 + 8 * width * (2 if texts else 1)
-        """Bytes per tuple that it takes to give all of them new scores."""
+        nanos = plan.setting.nanos_per_tick
+        self.limit = TupleLimit(logic, nanos, self._budget.fitting, self._hold_to, state.get("limit"))
+        """The ``Occasion`` at which there is more memory, or less."""
         self.shrunk = False
         """Whether there is less memory than there was, so that tuples must leave before the next comes."""
         if self.limit.tuples is not None:
@@ -94,8 +77,9 @@ class Shedder:
 
     @property
     def in_bytes(self) -> bool:
-        """Whether the limit is in bytes at any time."""
-        return self.limit.in_bytes
+        """Whether there is a limit, in bytes at any time; what is not needed then counts as held only if it
+        stays."""
+        return self.limited and self.limit.in_bytes
 
     @property
     def limited(self) -> bool:
@@ -105,17 +89,12 @@ class Shedder:
     @property
     def nbytes(self) -> int:
         """Bytes of what the strategy has learnt; with memory in bytes, also of the room to score tuples in."""
-        working = self._working * self._join.live() if self.limited and self.limit.in_bytes else 0
+        working = self._budget.working(self._join.live()) if self.in_bytes else 0
         return int(self._logic.nbytes) + working
 
     def spare(self, live: int) -> int:
         """Return how many rows that are not needed may be kept beside ``live`` ones that are."""
-        return live // SPARE + SOME if self.limited and self.limit.in_bytes else live + 4096
-
-    @property
-    def compacts_first(self) -> bool:
-        """Whether what is not needed any more counts as held only if it stays."""
-        return self.limited and self.limit.in_bytes
+        return live // SPARE + SOME if self.in_bytes else live + 4096
 
     def snapshot(self) -> Snapshot:
         return {
@@ -123,10 +102,9 @@ class Shedder:
             "until": self._until,
             "joined": self._joined,
             "began": self._began,
-            "now": self._now,
-            "deepest": self._deepest,
+            "now": self.scores.now,
             "limit": self.limit.snapshot(),
-            "weights": self._weights.snapshot(),
+            **self._budget.snapshot(),
         }
 
     @property
@@ -134,21 +112,14 @@ class Shedder:
         """Whether the next tuple that is joined is the first of a run."""
         return self._until == 0
 
-    def expected(self, held: Held) -> Float64s:
-        """Return the results to expect of tuples, to scale; all the same if the strategy does not know."""
-        if not self._logic.scores_are_chances:
-            return np.ones(held.ts.size)
-        return np.maximum(self._worth(self._logic.scores, held), 0.0)
-
     def arrive(self, taken: Taken) -> None:
         """Take note of the rows of a chunk."""
-        if self.compacts_first:
-            trim_unused(self._bytes // UNUSED)
-            self._weights.arrive(taken.source, taken.rows, taken.of_input)
+        if self.in_bytes:
+            self._budget.arrive(taken)
 
     def deepen(self, level: Int64s) -> None:
         """Take note of what the buffer held when each of some tuples had left it."""
-        self._deepest = max(self._deepest, int(level.max(initial=-1)) + 1)
+        self._budget.deepen(level)
 
     def meet(self, time: Int64s, start: int) -> int:
         """Return the tuple before which scores are due to be renewed; ``step`` does so."""
@@ -157,7 +128,7 @@ class Shedder:
     def count(self, rows: int) -> None:
         """Runs are counted in tuples that are joined (``step``)."""
 
-    def _renew(self, before: int | None, tuples: int) -> None:
+    def _hold_to(self, before: int | None, tuples: int) -> None:
         """Hold everything to the limit, which may have been another before."""
         self.shrunk = before is not None and tuples < before
         self._apply(tuples)
@@ -167,29 +138,6 @@ class Shedder:
         self._buffer.capacity = tuples // 2
         self._until = min(self._until, self._run())
         self._join.fit(tuples, self._heaps)
-
-    @property
-    def _heaps(self) -> int:
-        return 1 if self._logic.allocation == "variable" else len(self._windows)
-
-    def _fitting(self, amount: int, arrived: int) -> int:
-        """Return how many tuples fit into ``amount`` bytes, once so many rows of the chunk at hand have come."""
-        self._bytes = amount
-        join: Any = self._join
-        row, run = self._weights.row(arrived), (self.limit.tuples or 0) // 4
-        self._deepest = max(self._deepest, len(self._buffer))
-        amount -= self._logic.bytes_after(run) + self._buffer.bytes_for(self._deepest) + ASIDE
-        if self._weights.varies:
-            held, codes = join.held(), self._buffer.held()
-            sizes, texts = join.blaming("held", self._rows.weigh, self._rows.needed(codes, held))
-            row = max(row, sizes / max(1, held.ts.size + codes.size))
-            amount -= amount // MARGIN + texts + texts // SPARE
-
-        def taken(tuples: int) -> int:
-            rows = int(self._weights.rows(tuples, row))
-            return int(join.bytes_for(tuples, self._heaps)) + rows + self._working * tuples
-
-        return max(1, bisect_right(range(1, max(2, amount // 64)), amount, key=taken))
 
     @staticmethod
     def levels(level: Int64s, which: Bools) -> Int64s:
@@ -250,12 +198,9 @@ class Shedder:
             return
         held = None
         if starts:
-            self._now = max(on_t, int(released.ts[0]))
-            tuples = join.held()
-            held = self._worth(self._logic.scores, tuples, join.lifetimes() if self._by_rows.size else None)
-        arriving = Held(*(getattr(released, name) for name in Held._fields))
-        lifetime = self._by_rows[arriving.input] if self._by_rows.size else None
-        scores = self._worth(self._logic.observe, arriving, lifetime)
+            self.scores.now = max(on_t, int(released.ts[0]))
+            held = self.scores.of_all(join)
+        scores = self.scores.of_arriving(released)
         keep = Keep(scores, held, limit[1:], np.empty(released.ts.size, np.int64))
         yield from join.limited_step(released, keep)
         self.most = max(self.most, int((keep.live + level[1:]).max()))
@@ -264,11 +209,11 @@ class Shedder:
         """Evict the lowest scores but ``room`` of them; what windows will drop goes first, as expired."""
         if join.live() <= room:
             return
-        self._now = max(on_t, int(released.ts[0])) if released.ts.size else on_t
+        now = self.scores.now = max(on_t, int(released.ts[0])) if released.ts.size else on_t
         held = join.held()
-        leave = held.ts + self._windows[held.input] < self._now
+        leave = held.ts + self._windows[held.input] < now
         kept = np.flatnonzero(~leave)
-        scores = self._worth(self._logic.scores, Held._make(array[kept] for array in held))
+        scores = self.scores.of_held(Held._make(array[kept] for array in held))
         order = kept[np.lexsort((held.seq[kept], held.input[kept], held.ts[kept], scores))]
         victims = order[: max(0, order.size - room)]
         leave[victims] = True
@@ -283,23 +228,3 @@ class Shedder:
         if m == 1:
             return room[:, None]
         return np.asarray(room[:, None] // m + (np.arange(m) < room[:, None] % m), np.int64)
-
-    def _worth(
-        self, scores: Callable[[Tuples], Float64s], held: Held, lifetime: Int64s | None = None
-    ) -> Float64s:
-        """Score tuples; those that windows will drop, worth nothing, are not asked about."""
-        if lifetime is None:
-            lifetime = np.empty(held.ts.size, np.int64)
-            remaining(held.ts, held.input, self._windows, self._now, lifetime)
-        cells = self._encoder.lasting(held.input, held.cells)
-        asked = Tuples(held.input, held.ts, lifetime, cells, held.nulls, held.seq)
-        if lifetime.min(initial=0) >= 0:
-            return self._asked(scores, asked)
-        alive = lifetime >= 0
-        worth = np.full(lifetime.size, -np.inf)
-        worth[alive] = self._asked(scores, Tuples._make(array[alive] for array in asked))
-        return worth
-
-    def _asked(self, scores: Callable[[Tuples], Float64s], tuples: Tuples) -> Float64s:
-        found = scores(tuples)
-        return found * tuples.lifetime if self._logic.decays else found

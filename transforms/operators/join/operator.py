@@ -150,7 +150,7 @@ class Operator:
     def _account_step(self) -> None:
         """Write what was found in this step, and forget what is not needed any more."""
         self.delivery.close_step(self.join.owes())
-        if self.join.shedder.compacts_first:
+        if self.join.shedder.in_bytes:
             self._compact()
         self.accounting.waited.hold(len(self.order), self.entry.progress)
         self.accounting.state(len(self.order) + self.join.live(), self.nbytes)

@@ -63,7 +63,7 @@ class Join:
     ) -> None:
         self._plan, self.logic, self._rows, self._buffer = plan, logic, rows, buffer
         self._accounting, self._seconds = accounting, seconds
-        self.shedder = Shedder(plan, shedding, logic, rows, buffer, rows.encoder, snapshot.get("shedding"))
+        self.shedder = Shedder(plan, shedding, logic, rows, buffer, snapshot.get("shedding"))
         self._renewals = Schedule(self.shedder)
         self.shadow: Shadow | None = None
         if self.shedder.limited and not plan.setting.rows:
