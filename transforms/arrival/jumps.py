@@ -46,13 +46,14 @@ class Jumps:
             for name, array in self._arrays().items():
                 array[:] = snapshot[name]
 
-    def follow(self, i: int, ts: Int64s, progress: Int64s) -> None:
-        """Take rows of an input, and its progress with each of them."""
-        before = int(self._progress[i])
-        self._progress[i] = progress[-1]
+    def follow(self, i: int, ts: Int64s, delay: Int64s, at: Int64s) -> None:
+        """Take rows of an input; ``delay`` has at ``at`` by how much each is behind the input's progress."""
+        before, reached = int(self._progress[i]), int(ts[-1]) + int(delay[at[-1]])
+        self._progress[i] = reached
         first = before == NEVER
-        if not first and progress[-1] - before < self._least and self._after[i] >= AFTER:
+        if not first and reached - before < self._least and self._after[i] >= AFTER:
             return
+        progress = ts + delay[at]
         rises = np.diff(progress, prepend=progress[0] if first else before)
         starts = np.flatnonzero(rises >= self._least)
         top, below = progress[starts], rises[starts] // 2

@@ -54,7 +54,7 @@ class TimeFaults:
                 self._least[i] = min(self._least[i], of.min())
                 self._most[i] = max(self._most[i], of.max())
                 self._rows[i] += at.size
-                self._jumps.follow(i, of, of + (delay if at.size == ts.size else delay[at]))
+                self._jumps.follow(i, of, delay, at)
                 if some_old:
                     self._old[i] += np.count_nonzero(delay[at] >= self._year)
                     self._delay[i] = max(self._delay[i], delay[at].max())

@@ -222,6 +222,20 @@ def test_bad_templates_exit_2_with_file_line_key_fault_and_remedy(
         assert result.stdout == ""
 
 
+def test_times_without_a_zone_beside_zoned_ones_are_said_by_check_and_run(template: Path) -> None:
+    for name, type_ in (("orders", pa.timestamp("ms", "UTC")), ("clicks", pa.timestamp("ms"))):
+        table = pa.table({"id": [1, 2, 3], "v": [1, 2, 30], "ts": pa.array([1000, 2000, 3000], type_)})
+        pq.write_table(table, template.parent / f"{name}.parquet")
+    said = (
+        "warning: joined: time: column 'ts' of input 'clicks' (timestamp[ms]) has no time zone and is read as "
+        "UTC, beside column 'ts' of input 'orders' (timestamp[ms, tz=UTC]); if it is in local time, store it in "
+        "UTC\n"
+    )
+    for command in ("check", "run"):
+        result = call(command, template, "--set", "slack=1s")
+        assert (result.exit_code, result.stderr) == (0, said)
+
+
 def test_mixed_time_types_are_refused(template: Path) -> None:
     times = pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("ms"))
     pq.write_table(pa.table({"id": [1], "v": [1], "ts": times}), template.parent / "clicks.parquet")

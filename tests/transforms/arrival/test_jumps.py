@@ -24,7 +24,10 @@ def found(ts, cuts=(), restart=False):
     progress = progress_of(ts)
     for start, stop in zip([0, *cuts], [*cuts, len(ts)], strict=True):
         if stop > start:
-            jumps.follow(1, np.asarray(ts, np.int64)[start:stop], progress[start:stop])
+            part = np.asarray(ts, np.int64)[start:stop]
+            # Rows of another input lie between them.
+            delay = np.repeat(progress[start:stop] - part, 2)
+            jumps.follow(1, part, delay, 2 * np.arange(part.size))
         if restart:
             jumps = Jumps(PLAN, jumps.snapshot())
     return {i: int(distance) // 10**6 for i, distance in jumps.distances().items()}
