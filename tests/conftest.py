@@ -4,7 +4,6 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+pytest.register_assert_rewrite("runner_cases", "runner_contract")
 
 # PySpark forks to start Java. If Beam has used gRPC before, gRPC's handlers run in the fork, and now and then
 # abort it before it becomes Java: "Java gateway process exited before sending its port number".
@@ -23,33 +23,25 @@ settings.register_profile("thorough", max_examples=2000, deadline=None, suppress
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
-@cache
-def _needs_session(path: Path) -> bool:
-    return "mark.spark" in path.read_text()
+def _group(item: pytest.Item) -> str:
+    """What one worker takes: all that needs the session of Spark, or Beam's job server, and else a file."""
+    if item.get_closest_marker("spark") or {"spark", "broker"} & set(getattr(item, "fixturenames", ())):
+        return "spark"
+    return "beam_spark" if item.get_closest_marker("beam_spark") else item.nodeid.split("::", maxsplit=1)[0]
 
 
-@cache
-def _takes_long(path: Path) -> bool:
-    return any(f"mark.{mark}" in path.read_text() for mark in ("spark", "beam_spark", "own_java"))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let workers of pytest-xdist take whole files, and one of them all that need the one session of Spark."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Scheduling(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.split("::", maxsplit=1)[0]
-            return "spark" if _needs_session(config.rootpath / file) else file
-
-    return Scheduling(config, log)
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what needs Java where there are workers: it takes longest."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not _takes_long(item.path))
+    """Where there are workers, give each whole groups, and begin with what takes longest: what needs Java."""
+    if not hasattr(config, "workerinput"):
+        return
+    groups = {item: _group(item) for item in items}
+    java = {group for item, group in groups.items() if item.get_closest_marker("own_java")}
+    first = ["spark", "beam_spark", *sorted(java)]
+    ranks = {group: rank for rank, group in enumerate(first)}
+    for item, group in groups.items():
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: ranks.get(groups[item], len(first)))
 
 
 @pytest.fixture(scope="session")

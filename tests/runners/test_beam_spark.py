@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from apache_beam.testing.test_pipeline import TestPipeline
-from beam_cases import DISORDER, TEMPLATE, cases, check_cases, without_speed, write_inputs, written
+from beam_cases import DISORDER, cases, check_cases
 
 from slackwater.pipelines.runners.beam import job_server as jobserver
 from slackwater.pipelines.runners.beam import runner as run_beam
 from slackwater.pipelines.runners.beam.options import spark_runner
-from slackwater.pipelines.runners.local import runner as local
 from slackwater.pipelines.template.reader import read_template_text
 from slackwater.transforms.errors import AccountError, SlackwaterError
 
@@ -31,19 +28,6 @@ def test_results_and_late_rows_are_those_of_the_operator(disorder: str) -> None:
     runner, options, _ = spark_runner()
     with TestPipeline(runner=runner, options=options) as p:
         check_cases(p, cases(disorder, arrival=("at",)))
-
-
-def test_a_template_gives_what_the_embedded_runner_gives(tmp_path: Path) -> None:
-    write_inputs(tmp_path)
-    summaries: dict[str, Any] = {}
-    for name, run in (("local", local.run), ("beam-spark", lambda t: run_beam.run(t, spark=True))):
-        text = TEMPLATE % {"dir": tmp_path, "out": tmp_path / name, "shards": 1}
-        summaries[name] = run(read_template_text("t.yaml", text))
-    assert summaries["beam-spark"]["runner"] == "beam-spark"
-    assert without_speed(summaries["beam-spark"]) == without_speed(summaries["local"])
-    assert written(tmp_path / "beam-spark") == written(tmp_path / "local")
-    tables = [pq.read_table(tmp_path / name / "joined.parquet") for name in ("beam-spark", "local")]
-    assert tables[0] == tables[1]
 
 
 BROKEN = """

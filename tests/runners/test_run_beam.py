@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from beam_cases import TEMPLATE, without_speed, write_inputs, written
+from beam_cases import TEMPLATE, write_inputs
 
 from slackwater.pipelines.runners.beam import runner as run_beam
-from slackwater.pipelines.runners.local import runner as local
 from slackwater.pipelines.template.reader import read_template_text
 from slackwater.transforms.errors import SlackwaterError
 
@@ -21,19 +20,6 @@ pytestmark = pytest.mark.beam
 def data(tmp_path: Path) -> Path:
     write_inputs(tmp_path)
     return tmp_path
-
-
-def test_a_template_gives_what_the_embedded_runner_gives(data: Path) -> None:
-    summaries = {}
-    for name, run in (("local", local.run), ("beam", run_beam.run)):
-        text = TEMPLATE % {"dir": data, "out": data / name, "shards": 1}
-        summaries[name] = run(read_template_text("t.yaml", text))
-    assert summaries["beam"]["runner"] == "beam"
-    assert summaries["beam"]["late"]["bad_record"] == 1
-    assert without_speed(summaries["beam"]) == without_speed(summaries["local"])
-    assert written(data / "beam") == written(data / "local")
-    assert pq.read_table(data / "beam/joined.parquet") == pq.read_table(data / "local/joined.parquet")
-    assert set(written(data / "beam")) == {"joined.parquet", "late.jsonl", "chained.csv", "metrics.jsonl"}
 
 
 def test_a_join_of_what_several_shards_wrote_is_refused(data: Path) -> None:

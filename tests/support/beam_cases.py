@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -176,26 +175,6 @@ pipeline:
     - {type: WriteToCsv, name: Chained, input: chained, config: {path: "%(out)s/chained.csv"}}
     - {type: WriteToJson, name: Metrics, input: chained.metrics, config: {path: "%(out)s/metrics.jsonl"}}
 """
-
-
-def written(folder: Any) -> dict[str, Counter[str]]:
-    """Every file of a folder as a multiset of lines."""
-    found = {}
-    for file in folder.iterdir():
-        if file.suffix == ".parquet":
-            found[file.name] = Counter(map(str, pq.read_table(file).to_pylist()))
-        else:
-            found[file.name] = Counter(file.read_text().splitlines())
-    return found
-
-
-def without_speed(summary: dict[str, Any]) -> dict[str, Any]:
-    """A summary without what differs from runner to runner: names, speed, and when state was measured."""
-    timed = ("runner", "elapsed_s", "rows_per_s", "busy_s", "state", "joins", "warnings")
-    joins = {
-        name: {k: v for k, v in join.items() if k != "state"} for name, join in summary.get("joins", {}).items()
-    }
-    return {key: value for key, value in summary.items() if key not in timed} | {"joins": joins}
 
 
 def write_inputs(folder: Path) -> None:
