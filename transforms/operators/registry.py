@@ -10,13 +10,14 @@ import pyarrow as pa
 from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.arrival.queue import InputQueue
+from slackwater.transforms.errors import StateError
 from slackwater.transforms.operators.choose_values.plan import ChooseValuesPlan
 from slackwater.transforms.operators.join import Operator
 from slackwater.transforms.operators.shed.plan import ShedPlan
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.settings.plan import JoinPlan
-from slackwater.transforms.state.snapshot import restoring
+from slackwater.transforms.state.snapshot import ANEW, restoring
 
 
 class ShardOperator(Protocol):
@@ -79,6 +80,12 @@ def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None, shard: int =
     """
     if snapshot is None:
         return _opened(plan, snapshot, shard)
+    noted = snapshot.get("strategies", plan.strategies)
+    if noted != plan.strategies:
+        raise StateError(
+            f"the stored state is of a shard with the strategies {', '.join(noted)}, and this one has "
+            f"{', '.join(plan.strategies)}; {ANEW}"
+        )
     with restoring():
         return _opened(plan, snapshot, shard)
 

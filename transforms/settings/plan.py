@@ -115,6 +115,11 @@ class JoinPlan:
         self.__dict__.update(state)
 
     @property
+    def strategies(self) -> list[str]:
+        """Names of the strategies; snapshots note them, as the state of one may look like that of another."""
+        return [self.disorder.name, self.join.name, self.shedding.name]
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the inputs, sources of punctuations included."""
         return tuple(self.schemas)

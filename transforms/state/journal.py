@@ -42,6 +42,7 @@ _HEAD: Final = Struct("<q8s8s")
 _FOLLOWS_ALL: Final = b"all\0\0\0\0\0"
 """Instead of a token, of a base."""
 _BASE: Final = "the base of the stored state"
+_ENTRY: Final = "an entry of the stored state"
 _SUMMARY: Final = "the summary of the stored state"
 
 
@@ -176,17 +177,21 @@ class Journal(Generic[T]):
             version, shard = held
             missed = opened.missed_since(version)
             if missed is not None:
-                for given in missed:
-                    self._replay(shard, given)
+                self._give_again(shard, missed)
                 opened.shard = shard
                 return opened
             shard.close()
         base = opened.base()
         with snapshots.restoring():
             opened.shard = self._restore(None if base is None else snapshots.loads(base, _BASE))
-        for given in opened.since_base():
-            self._replay(opened.shard, given)
+        self._give_again(opened.shard, opened.since_base())
         return opened
+
+    def _give_again(self, shard: T, log: Iterable[bytes]) -> None:
+        """Give a shard what it took before: if it fails now, an entry is of another shard."""
+        with snapshots.restoring(_ENTRY):
+            for given in log:
+                self._replay(shard, given)
 
 
 class _Entry(NamedTuple):
@@ -310,7 +315,7 @@ class Opened(Generic[T]):
         read = []
         for data in self._store.log(after.number + 1):
             self.read_bytes += len(data)
-            read.append(_Entry.loads(data, "an entry of the stored state"))
+            read.append(_Entry.loads(data, _ENTRY))
         return sorted(entry for entry in read if entry.version.number > after.number)
 
     def __enter__(self) -> Self:

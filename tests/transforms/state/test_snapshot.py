@@ -117,6 +117,34 @@ def test_a_snapshot_whose_parts_do_not_go_together_is_refused():
         open_operator(plan, {**state, "buffer": {"ts": []}})
 
 
+def test_state_of_other_strategies_is_refused():
+    settings = {"window": "9ms", "where": "a.k = b.k"}
+    plan, other = (
+        plan_of(SCHEMA, **settings, disorder=disorder)
+        for disorder in ({"strategy": "fixed", "slack": "2ms"}, {"strategy": "max"})
+    )
+    operator = Operator(plan)
+    operator.push(chunk_of(plan, numbered((k % 2, {"ts": k, "k": k % 3, "v": 0}) for k in range(20))))
+    state = loads(dumps(operator.snapshot()))
+    assert open_operator(plan, state).nbytes
+    strategies = "the strategies fixed, mswj, none, and this one has max, mswj, none"
+    with pytest.raises(StateError, match=f"the stored state is of a shard with {strategies}; {ANEW}"):
+        open_operator(other, state)
+
+
+@pytest.mark.parametrize(("name", "other"), [("mswj", "reorder"), ("shed", "mswj"), ("aggregate", "mswj")])
+def test_an_entry_of_an_operator_with_other_inputs_is_refused(name, other):
+    journal, *_ = (s for s in fuzz_snapshots.subjects([name]) if "journal" in s.name)
+    foreign, *_ = (s for s in fuzz_snapshots.subjects([other]) if "journal" in s.name)
+    for entry in ("entry 1", "entry 8"):
+        parts = {**journal.parts, entry: foreign.parts[entry]}
+        with pytest.raises(
+            StateError,
+            match=rf"an entry of the stored state does not fit what reads it \(ValueError: .+\); {ANEW}",
+        ):
+            journal.go_on(parts)
+
+
 def test_damaged_state_is_refused_or_does_no_harm():
     """A part of ``slackwater bench fuzz_snapshots``."""
     found = fuzz_snapshots.fuzz(600, 11, ("mswj", "prob", "aggregate"))

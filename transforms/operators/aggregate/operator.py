@@ -132,6 +132,7 @@ class Aggregator(InMemoryOperator):
         """Everything needed to go on in another process, as ``transforms.state.snapshot`` writes it."""
         self._forget()
         return {
+            "strategies": self._plan.strategies,
             "intake": self._intake.snapshot(),
             "groups": self._groups.snapshot(),
             "store": self._store.snapshot(),

@@ -190,7 +190,10 @@ class Operator:
         """Everything needed to go on in another process, as ``transforms.state.snapshot`` writes it."""
         self._compact(force=True)
         stages = (self.entry, self.order, self.judge, self.join, self.delivery, self.rows)
-        state: dict[str, Any] = {"accounting": self.accounting.snapshot()}
+        state: dict[str, Any] = {
+            "strategies": self._plan.strategies,
+            "accounting": self.accounting.snapshot(),
+        }
         for stage in stages:
             state |= stage.snapshot()
         return state

@@ -81,6 +81,7 @@ class LoadShedder(InMemoryOperator):
     def snapshot(self) -> Snapshot:
         """Everything needed to go on in another process, as ``transforms.state.snapshot`` writes it."""
         return {
+            "strategies": self._plan.strategies,
             "intake": self._intake.snapshot(),
             "newest": self._newest,
             "queue": self._waiting.snapshot(),
