@@ -99,7 +99,8 @@ def result(driver: ShardDriver, rows: Sequence[tuple[int, int, int]], most: int)
     outputs = [*driver.take(waiting_of(driver.plan, rows).take().steps(most, bounded=True)), *driver.finish()]
     whole = Outputs.together(outputs)
     found = [row for batch in whole.results for row in batch.to_pylist()]
-    late = [row for batch in whole.late for row in batch.to_pylist()]
+    # Late rows of a step leave by input, so where chunks are cut changes their order.
+    late = sorted((row for batch in whole.late for row in batch.to_pylist()), key=str)
     return found, late, driver.accounting.received.tolist()
 
 
