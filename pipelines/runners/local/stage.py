@@ -56,7 +56,7 @@ class OperatorStage:
         """Up to which rows have been processed."""
         self._collector = Collector("")
         if self._pool is None:
-            self._drivers[0].hand_over(lambda batch: self._deliver(Outputs([batch], [], [], [], [])))
+            self._drivers[0].hand_over(lambda batch: self._deliver(Outputs.empty()._replace(results=[batch])))
 
     @property
     def seconds(self) -> list[dict[str, float]]:

@@ -198,16 +198,16 @@ def test_outputs_are_put_together_and_numbered() -> None:
         return [(name, rows.column(ARRIVAL).to_pylist()) for name, rows in found]
 
     collector = Collector("out", first=100, at_least=3)
-    assert numbers(collector.take(Outputs([batch(1), batch(1)], [batch(4)], [], [], []))) == [
+    assert numbers(collector.take(Outputs.empty()._replace(results=[batch(1), batch(1)], late=[batch(4)]))) == [
         ("late", [100, 101, 102, 103])
     ]
-    assert numbers(collector.take(Outputs([batch(2), batch(1)], [batch(1)], [], [], []))) == [
+    assert numbers(collector.take(Outputs.empty()._replace(results=[batch(2), batch(1)], late=[batch(1)]))) == [
         ("out", [100, 101, 102, 103])
     ]
     assert numbers(collector.rest()) == [("out", [104]), ("late", [104])]
     assert collector.rows == {"out": 5, "late": 5, "metrics": 0, "syncs": 0, "punctuations": 0}
     plain = Collector("out", numbered=False)
-    assert list(plain.take(Outputs([batch(2)], [], [], [], []))) == [("out", batch(2))]
+    assert list(plain.take(Outputs.empty()._replace(results=[batch(2)]))) == [("out", batch(2))]
 
 
 def test_inputs_fall_silent_by_the_clock_and_wake_when_they_speak() -> None:
