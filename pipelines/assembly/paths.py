@@ -1,4 +1,4 @@
-"""Whether what a template writes is apart from what it reads, and from what else it writes."""
+"""Checks that a template writes no file that it reads, and no file twice."""
 
 from __future__ import annotations
 

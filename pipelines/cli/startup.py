@@ -1,4 +1,4 @@
-"""Half a second less to start: PyArrow imports pandas at its first conversion, and few commands need it."""
+"""A faster start by half a second: PyArrow imports pandas at its first conversion, and few commands need it."""
 
 from __future__ import annotations
 

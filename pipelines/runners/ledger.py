@@ -1,4 +1,4 @@
-"""Rows counted where they are read: what the accounts of all operators have to come to.
+"""Counts rows where they are read: the accounts of all operators must add up to them.
 
 Sources count what they read, Filter what it drops, operators what leaves them. So for every input of an operator
 it is known, without asking the operator, how many rows it was sent.

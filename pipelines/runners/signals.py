@@ -1,4 +1,4 @@
-"""Runs that are told to end: they leave nothing half-written, and say so with their exit code."""
+"""Signals that end a run: it leaves nothing half-written, and its exit code names the signal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run was asked for and what it reached, and what to do where that is less."""
+"""The verdict on a run: what was asked for, what it reached, and what to do if that is less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recall target leaves to disorder where rows are shed as well."""
+"""The part of a recall target that is left to disorder when rows are shed as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Punctuations that the input brings along."""
+"""Punctuations that the input supplies, in a column of watermarks."""
 
 from typing import Any, ClassVar
 

@@ -1,4 +1,4 @@
-"""Shed what has the least to expect of its remaining time."""
+"""Shed the tuples that expect the fewest results in their remaining lifetime."""
 
 from __future__ import annotations
 

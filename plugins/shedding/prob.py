@@ -1,4 +1,4 @@
-"""Shed what is least likely to be matched."""
+"""Shed the tuples that are least likely to find a partner."""
 
 from __future__ import annotations
 

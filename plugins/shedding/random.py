@@ -1,4 +1,4 @@
-"""Shed whatever the dice say."""
+"""Shed tuples at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that a reader could not read: they travel among the others, as text, to a late output."""
+"""Unreadable rows: they travel among the others, as text, to a late output."""
 
 from __future__ import annotations
 

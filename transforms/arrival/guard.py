@@ -1,4 +1,4 @@
-"""The guard: rows whose event time nothing confirms are refused, and move no input.
+"""The guard: refuses rows whose event time nothing confirms; they advance no input.
 
 The limits are those of the setting ``guard``. Where it names none, rows are refused that stand alone a year ahead
 of every input or five years behind their own, or twice the largest window if that is more.

@@ -1,4 +1,4 @@
-"""What a runner cannot do."""
+"""Limits of Beam's runners: what each cannot do, and how transforms refuse it or work around it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event times as Beam's timestamps: what windows, combines and triggers behind a transform of ours go by."""
+"""Event times as Beam's timestamps: windows, combines and triggers behind a transform go by them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs that bring no rows for ``idle_timeout``: they hold nothing back until they do (QDDH sec. V)."""
+"""Inputs without rows for ``idle_timeout``: others do not wait for them until rows come again (QDDH sec. V)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The join that makes use of metadata."""
+"""The one-to-many join that uses metadata (MJoin)."""
 
 from __future__ import annotations
 

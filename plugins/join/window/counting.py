@@ -1,4 +1,4 @@
-"""Windows that tell how many results tuples find, and list none."""
+"""Windows that count the results of each tuple instead of listing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The window join that does not know of punctuations."""
+"""The window join that ignores punctuations, for comparison."""
 
 from typing import ClassVar
 
