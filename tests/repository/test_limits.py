@@ -29,7 +29,6 @@ EXCEPTIONS = {
         "Accounting",
         "Condition",
         "GroupStore",
-        "InputQueue",
         "JoinPlan",
         "OverflowLogic",
         "PunctuatedJoinLogic",

@@ -7,7 +7,6 @@ live input, measured. Given the rate, nothing but the arrivals decides who waits
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from slackwater.plugins.guard.calls import guarded
 from slackwater.plugins.shedding.partners import Partners
 from slackwater.transforms.arrival.event_times import event_times
 from slackwater.transforms.arrival.intake import Chunk, Refused
+from slackwater.transforms.arrival.service_rate import ServiceRate
 from slackwater.transforms.kernels.arrival import queue as kernel
 from slackwater.transforms.kernels.shedding.score_heap import COLUMNS, RANK, ScoreHeaps, ranks
 from slackwater.transforms.output.accounting import Accounting
@@ -32,11 +32,6 @@ LIVE_NANOS: Final = 1_000
 """A tick of the clock by which the rows of a live input come, if they do not say when they did."""
 _FARTHEST = 1 << 62
 """Times of arrival beyond this many ticks are taken as this, so that differences stay within 64 bits."""
-_HALF_LIFE: Final = 5.0
-"""Seconds of work after which a measurement counts half."""
-_HEADROOM: Final = 0.8
-"""Share of the measured speed that is counted on. An engine needs time between batches; if the join took all of
-the rest, every batch would be longer than the one before."""
 _SPARE: Final = 4096
 """Rows that are kept beyond those that wait before they are thrown away together."""
 
@@ -69,11 +64,6 @@ class InputQueue:
         snapshot: what ``snapshot`` returned, or None.
     """
 
-    @classmethod
-    def of(cls, plan: JoinPlan, *given: Any) -> InputQueue | None:
-        """Return the queue of a shard; None where the plan has none."""
-        return None if plan.queue is None else cls(plan, *given)
-
     def __init__(
         self, plan: JoinPlan, encoder: CellEncoder, accounting: Accounting, snapshot: Snapshot | None = None
     ) -> None:
@@ -89,9 +79,7 @@ class InputQueue:
         self._nanos = LIVE_NANOS
         if plan.arrival_columns is not None:
             self._nanos = clock_nanos(options, plan.arrival_columns, plan.schemas, plan.unit)
-        self._work, self._worked = state.get("measured", [0.0, 0.0])
-        self._served = 0
-        self._cold = True
+        self._service = ServiceRate(options, self._nanos, state.get("measured", (0.0, 0.0)))
         self._next_seq = np.array(state.get("next_seq", [0] * len(plan.inputs)), np.int64)
         self._arrived = np.array(state.get("arrived", [0.0] * len(plan.members)))
         self._until_look = int(state.get("until_look", 0))
@@ -117,9 +105,7 @@ class InputQueue:
     @property
     def rate(self) -> float | None:
         """Rows per second that are served; None as long as nobody knows, which is for ever in a replay."""
-        if self._options.service_rate is not None:
-            return self._options.service_rate
-        return _HEADROOM * self._work / self._worked if self._work else None
+        return self._service.rate
 
     def serve(
         self, chunk: Chunk, join: JoinLogic, on_t: Callable[[], int], bad: list[Refused] | None = None
@@ -139,7 +125,7 @@ class InputQueue:
         if clock is None or self.rate is None or replay:
             if len(self):
                 yield self.drain(), []
-            self._served += chunk.input.size
+            self._service.serve(chunk.input.size)
             yield chunk, []
             return
         # What is shed depends on what the join has seen, so no row may wait behind the queue.
@@ -158,21 +144,15 @@ class InputQueue:
     def drain(self) -> Chunk:
         """Serve all that wait: no more rows come."""
         code, wait = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
-        kernel.advance(self._q, -1, *self._pace(), code, wait, 0)
+        kernel.advance(self._q, -1, *self._service.parts(), code, wait, 0)
         self._accounting.wait(wait * self._nanos)
         out = self._chunk(code)
         self._forget()
         return out
 
     def measure(self, seconds: float) -> None:
-        """Note how long an engine was busy with what has been served since the last call.
-
-        The first time does not count: whatever is compiled or loaded then is not again.
-        """
-        if not self._cold and self._served and seconds > 0:
-            fade = 0.5 ** (seconds / _HALF_LIFE)
-            self._work, self._worked = self._work * fade + self._served, self._worked * fade + seconds
-        self._cold, self._served = False, 0
+        """Note how long an engine was busy with what has been served since the last call."""
+        self._service.measure(seconds)
 
     def snapshot(self) -> Snapshot:
         self._forget(force=True)
@@ -181,7 +161,7 @@ class InputQueue:
         return {
             "logic": self._logic.snapshot(),
             "partners": self._partners.snapshot(),
-            "measured": [self._work, self._worked],
+            "measured": self._service.snapshot(),
             "next_seq": self._next_seq.copy(),
             "arrived": self._arrived.copy(),
             "until_look": self._until_look,
@@ -223,11 +203,11 @@ class InputQueue:
         size = len(self) + n
         code, wait, gone = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(n, np.int64)
         n_out, n_gone = kernel.serve(
-            self._q, self._options.rows, *self._pace(), rows.code, rows.ts, rows.clock, rows.rank,
+            self._q, self._options.rows, *self._service.parts(), rows.code, rows.ts, rows.clock, rows.rank,
             self._works(rows), code, wait, gone,
         )  # fmt: skip
         code, wait, gone = code[:n_out], wait[:n_out], gone[:n_gone]
-        self._served += n_out
+        self._service.serve(n_out)
         self._accounting.wait(wait[wait >= 0] * self._nanos)
         self._accounting.queue_up(int(self._q.state[kernel.PEAK]))
         if whole is None or not np.array_equal(code, rows.code):
@@ -289,13 +269,6 @@ class InputQueue:
             row = self._q.slots[slots]
             code, known = row_code.pack(row[:, kernel.SEQ], row[:, kernel.OWNER]), np.ones(slots.size, np.bool_)
             kernel.renew(self._q, slots, ranks(self._scores(code, row[:, kernel.TS], known, learn=False)))
-
-    def _pace(self) -> tuple[int, int]:
-        """Return the parts of work that are done per tick of the clock, and those that a row takes."""
-        rate = self.rate or 1.0
-        measured = self._options.service_rate is None
-        exact = Fraction(max(1, round(rate))) if measured else Fraction(rate).limit_denominator(100)
-        return exact.numerator, exact.denominator * (10**9 // self._nanos)
 
     def _chunk(self, code: Int64s) -> Chunk:
         """Return rows as arrivals in this order."""
