@@ -5,7 +5,9 @@ A complete plugin is one module with one options class, one logic object and one
     # my_slack.py
     from typing import ClassVar
     import numpy as np
-    from slackwater.plugins import Arrivals, DisorderStrategy, Duration, Setting, Snapshot, hookimpl
+    from slackwater.plugins import (
+        Arrivals, DisorderLogic, DisorderStrategy, Duration, Setting, Snapshot, hookimpl,
+    )
 
     class TwiceMaxSlack(DisorderStrategy):
         \"\"\"Hold every row for twice the largest delay seen, but never longer than the cap.\"\"\"
@@ -16,9 +18,7 @@ A complete plugin is one module with one options class, one logic object and one
         def build(self, setting: Setting, snapshot: Snapshot | None = None) -> "TwiceMaxLogic":
             return TwiceMaxLogic(setting.ticks(self.cap), snapshot)
 
-    class TwiceMaxLogic:
-        interval = None
-
+    class TwiceMaxLogic(DisorderLogic):
         def __init__(self, cap, snapshot):
             self.cap = cap
             self.largest = snapshot["largest"] if snapshot else 0
@@ -27,9 +27,6 @@ A complete plugin is one module with one options class, one logic object and one
             largest = np.maximum.accumulate(np.append(self.largest, arrivals.delay))
             self.largest = int(largest[-1])
             return arrivals.progress - np.minimum(2 * largest[1:], self.cap)
-
-        def adapt(self, feedback):
-            pass
 
         def snapshot(self):
             return {"largest": self.largest}

@@ -23,6 +23,7 @@ from slackwater.pipelines.io.sink_files import ENDINGS, sink_file
 from slackwater.pipelines.io.sinks import Sink
 from slackwater.pipelines.template.graph import Write
 from slackwater.plugins.contract import Int64s
+from slackwater.plugins.registry import builtin
 from slackwater.transforms.arrival.event_times import event_times
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.operators.join import Chunk, Operator
@@ -233,8 +234,8 @@ def _read_join(directory: Path) -> tuple[JoinPlan, JoinPlan]:
         }
         join = {
             **settings["join"],
-            "join": {"strategy": "mswj"},
-            "disorder": {"strategy": "none"},
+            "join": {"strategy": builtin.JOIN},
+            "disorder": {"strategy": builtin.IN_ORDER},
             "guard": "none",
         }
         exact = bind(JoinConfig.read(join), found)

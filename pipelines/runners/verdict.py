@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from slackwater.plugins.disorder.budget import NEARLY
+from slackwater.plugins.registry.builtin import DISORDER
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.settings.time_unit import NANOS
@@ -85,14 +86,14 @@ def _missed_recall(name: str, plan: JoinPlan, account: Accounting, numbers: Mapp
     if "horizon" in found["capped_by"]:
         said += (
             f"; rows wait for {plan.disorder.longest_wait} at most, the horizon of {plan.disorder.name}: set "
-            "a larger one in disorder: {horizon: …}, or use the strategy max"
+            f"a larger one in disorder: {{horizon: …}}, or use the strategy {DISORDER}"
         )
     elif "idle" in found["capped_by"]:
         said += "; inputs were idle and came back with older rows: set a longer idle_timeout"
     elif "memory" in found["capped_by"]:
         said += "; more memory in shedding would let rows wait longer"
     else:
-        said += "; delays grew beyond what had been seen: ask for more, or use the strategy max"
+        said += f"; delays grew beyond what had been seen: ask for more, or use the strategy {DISORDER}"
     yield said
 
 
@@ -104,7 +105,8 @@ def _exceeded_ratio(name: str, plan: JoinPlan, numbers: Mapping[str, Any]) -> It
     if plan.disorder.stated_buffer is not None:
         remedy = "a larger buffer_limit, or a smaller drop_ratio, lets rows wait longer"
     else:
-        remedy = "latencies are not normal, as the strategy takes them to be: state a recall instead, or use max"
+        remedy = "latencies are not normal, as the strategy takes them to be: state a recall instead, or use "
+        remedy += DISORDER
     yield f"{name}: {late / rows:.2%} of the rows came too late instead of {asked:.2%}; {remedy}"
 
 

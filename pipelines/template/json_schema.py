@@ -11,8 +11,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from slackwater.pipelines.template.settings import TRANSFORMS
+from slackwater.plugins.registry.builtin import RECALL
 from slackwater.plugins.registry.manager import STAGES, manager
-from slackwater.transforms.settings.plan import MAX_INPUTS, MIN_INPUTS, RECALL_STRATEGY
+from slackwater.transforms.settings.plan import MAX_INPUTS, MIN_INPUTS
 
 Schema = dict[str, Any]
 
@@ -162,7 +163,7 @@ def _strategies(stage: str, definitions: dict[str, Schema]) -> list[Schema]:
         schema = _settings(strategy, definitions)
         schema["title"] = strategy.name
         schema["properties"] = {"strategy": {"const": strategy.name}, **schema["properties"]}
-        if strategy.name != RECALL_STRATEGY:
+        if strategy.name != RECALL:
             schema["required"] = ["strategy", *schema.get("required", [])]
         choices.append(schema)
     return choices

@@ -17,14 +17,18 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from slackwater.plugins.checks import disorder as checks_disorder
 from slackwater.plugins.checks import join as checks_join
+from slackwater.plugins.checks import memory as checks_memory
 from slackwater.plugins.checks import punctuation as checks_punctuated
 from slackwater.plugins.checks import shedding as checks_shedding
 from slackwater.plugins.checks.disorder import sample_arrivals
 from slackwater.plugins.checks.frame import CHECKS, CheckFailed, Differs, checks, demand, same, sample_setting
 from slackwater.plugins.contract import Strategy
+from slackwater.plugins.registry.options import Duration, Memory, MemoryLimit
+from slackwater.plugins.shedding.queue_options import Queue
 
 __all__ = [
     "CHECKS",
@@ -33,6 +37,7 @@ __all__ = [
     "checks_disorder",
     "checks_for",
     "checks_join",
+    "checks_memory",
     "checks_punctuated",
     "checks_shedding",
     "sample_arrivals",
@@ -60,6 +65,46 @@ def check_has_name_and_purpose(strategy: Strategy) -> None:
     """The name can stand in a template, and the docstring starts with a line that says what it is for."""
     demand(re.fullmatch("[a-z][a-z0-9_]*", strategy.name), f"the name {strategy.name!r} must be lower_case")
     demand((type(strategy).__doc__ or "").strip(), "the class has no docstring; its first line is the purpose")
+
+
+@checks("any")
+def check_declarations_have_their_types(strategy: Strategy) -> None:
+    """What is read from a strategy before data is has the type that its base class says."""
+    for name, told, types in _declarations(strategy):
+        demand(told is None or isinstance(told, types), f"{name} is {told!r}, which is of another type")
+
+
+def _declarations(strategy: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the value and the types of everything that a strategy declares."""
+    if strategy.stage == "disorder":
+        yield "clock_nanos", strategy.clock_nanos, int
+        yield "has_target", strategy.has_target, bool
+        yield "learns_from_results", strategy.learns_from_results, bool
+        yield "longest_wait", strategy.longest_wait, Duration
+        yield "may_change", strategy.may_change, tuple
+        yield "models_windows", strategy.models_windows, bool
+        yield "needs_feedback", strategy.needs_feedback, bool
+        yield "reads_clock", strategy.reads_clock, bool
+        yield "shares", strategy.shares, bool
+        yield "stated_buffer", strategy.stated_buffer, int
+        yield "stated_interval", strategy.stated_interval, Duration
+        yield "stated_late_share", strategy.stated_late_share, (int, float)
+        yield "stated_period", strategy.stated_period, Duration
+        yield "stated_recall", strategy.stated_recall, (int, float)
+        yield "watermark_columns", strategy.watermark_columns, (str, dict)
+    elif strategy.stage == "join":
+        yield "keeps_all", strategy.keeps_all, bool
+        yield "knows_bytes", strategy.knows_bytes, bool
+        yield "needs_window", strategy.needs_window, bool
+        yield "takes_rows", strategy.takes_rows, bool
+        yield "takes_window", strategy.takes_window, bool
+    else:
+        yield "needs_partners", strategy.needs_partners, bool
+        yield "sheds", strategy.sheds, bool
+        yield "stated_frequencies", strategy.stated_frequencies, dict
+        yield "stated_memory", strategy.stated_memory, (int, Memory, MemoryLimit)
+        yield "stated_queue", strategy.stated_queue, Queue
+        yield "stated_weight", strategy.stated_weight, str
 
 
 @checks("any")

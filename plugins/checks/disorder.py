@@ -196,7 +196,7 @@ def same_outcome(got: Outcome, expected: Outcome, what: str) -> None:
 @checks("disorder")
 def check_disorder_logic_keeps_to_the_contract(strategy: Any) -> None:
     """The logic has all members, of the right types, and an interval that is None or a positive int."""
-    Watched(strategy, sample_setting())
+    Watched(strategy, sample_setting()).call("held_cells")
 
 
 @checks("disorder")
@@ -204,7 +204,9 @@ def check_bounds_shape_and_dtype(strategy: Any) -> None:
     """One int64 bound per arrival, also for no arrivals, of any number of inputs; given arrays are left alone."""
     for n in (ROWS, 1, 0):
         watched = Watched(strategy, sample_setting())
-        watched.call("bounds", _shown(strategy, watched.logic, sample_arrivals(n, scale=_scale(strategy))))
+        arrivals = _shown(strategy, watched.logic, sample_arrivals(n, scale=_scale(strategy)))
+        watched.call("bounds", arrivals)
+        watched.call("slacks", arrivals)
     _run(strategy, _Course(50, sheds=True))
     for m in (1, 3) if not strategy.learns_from_results else (3,):
         _run(strategy, m=m)

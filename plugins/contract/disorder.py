@@ -84,6 +84,9 @@ class DisorderStrategy(Strategy):
     needs_feedback: ClassVar[bool] = True
     """False if ``adapt`` reads only ``Feedback.shed_size``; a scout then skips joining, its main cost."""
 
+    has_target: ClassVar[bool] = False
+    """Whether slack follows the data, by a recall or a share of late rows that the user states."""
+
     @property
     def reads_clock(self) -> bool:
         """True where ``Arrivals.clock`` must be times: a join without an arrival column is refused then."""

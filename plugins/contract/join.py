@@ -114,7 +114,7 @@ class JoinLogic(Logic):
         raise NotImplementedError
 
     def lifetimes(self) -> Int64s:
-        """Return in how many rows of its input each of the tuples that ``held`` has just returned leaves.
+        """Return for how many more rows of its input each of the tuples that ``held`` has just returned stays.
 
         It is asked only with ``limited_step``, in a join whose windows are of rows.
         """

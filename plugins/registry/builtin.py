@@ -1,7 +1,22 @@
 """The strategies that come with Slackwater, registered through the same hooks as everybody's."""
 
+from typing import Final
+
 from slackwater.plugins.contract import DisorderStrategy, JoinStrategy, SheddingStrategy
 from slackwater.plugins.hookspecs import hookimpl
+
+DISORDER: Final = "max"
+"""The disorder strategy of settings that say nothing of disorder: it loses least on any scale of time."""
+RECALL: Final = "result_slack"
+"""The disorder strategy of settings that state a recall and name none: it needs the smallest buffer."""
+IN_ORDER: Final = "none"
+"""The disorder strategy for rows that are in order."""
+JOIN: Final = "mswj"
+"""The join strategy of settings that name none."""
+SHEDDING: Final = "none"
+"""The shedding strategy of settings that name none."""
+LOAD: Final = "random"
+"""The shedding strategy of a queue without a join, if its settings name none."""
 
 
 @hookimpl

@@ -6,7 +6,8 @@ A plugin that cannot be loaded is remembered by name with its fault and skipped;
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -127,11 +128,27 @@ class StrategyManager:
         self._strategies.update(found)
 
 
+def fitting(stage: str, fits: Callable[[Any], bool]) -> list[str]:
+    """Return the names of the strategies of a stage that fit, with default options; some may be lacking."""
+    names = []
+    for provided in manager().strategies(stage):
+        with suppress(AttributeError):
+            if fits(provided.strategy.model_construct()):
+                names.append(provided.strategy.name)
+    return names
+
+
+def instead(stage: str, fits: Callable[[Any], bool]) -> str:
+    """Return the names of the strategies that fit as ``a, b or c``, for the remedy in an error."""
+    *names, last = fitting(stage, fits) or ["another"]
+    return f"{', '.join(names)} or {last}" if names else last
+
+
 def _checked(strategy: Any, base: type[Strategy], stage: str) -> type[Strategy]:
     where = f"slackwater_{stage}_strategies returned {strategy!r}"
     if not (isinstance(strategy, type) and issubclass(strategy, base)):
         raise PluginError(f"{where}, which must be a subclass of {base.__name__}")
-    if not isinstance(getattr(strategy, "name", None), str):
+    if not any(isinstance(vars(cls).get("name"), str) for cls in strategy.__mro__):
         raise PluginError(f"{where}, which must have a class attribute name: ClassVar[str]")
     return strategy
 

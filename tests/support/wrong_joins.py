@@ -4,6 +4,7 @@ import numpy as np
 from wrong_frame import Wrong
 
 from slackwater.plugins.contract import Matches, Punctuations
+from slackwater.plugins.join.overflow.xjoin import XJoin
 from slackwater.plugins.join.punctuated.pwjoin import PunctuatedWindowJoin
 from slackwater.plugins.join.window.mswj import SlidingWindowJoinStrategy
 
@@ -123,7 +124,41 @@ def keeps_chunks(self, released):
     return self.logic.step(released)
 
 
+def finds_nothing(self, released, keep):
+    for run in self.logic.limited_step(released, keep):
+        yield run._replace(rows=run.rows[:0], probe=run.probe[:0], join_size=run.join_size * 0)
+
+
+def keeps_more(self, released, keep):
+    return self.logic.limited_step(released, keep._replace(limit=keep.limit + 5))
+
+
+def keeps_all_of_late_ones(self, released, keep):
+    for run in self.logic.limited_step(released, keep):
+        yield run._replace(evicted=None)
+
+
+def forgets_the_disk(self):
+    return ()
+
+
 JOIN = {
+    "check_a_limit_that_is_never_reached_changes_no_result": [
+        (wrong_join("x", limited_step=finds_nothing), "with room for all, tuple "),
+    ],
+    "check_a_limit_is_kept_tuple_by_tuple": [
+        (wrong_join("x", limited_step=keeps_more), "limited_step wrote Keep.live that is not within 0 and"),
+        (wrong_join("x", limited_step=keeps_all_of_late_ones), "with room for 12: nothing was evicted"),
+    ],
+    "check_bytes_for_is_enough": [
+        (wrong_join("x", bytes_for=lambda self, tuples, heaps: 10), ", and bytes_for said 10"),
+    ],
+    "check_lifetimes_are_rows_that_tuples_stay": [
+        (wrong_join("x", lifetimes=lambda self: self.logic.lifetimes() + 1), ": lifetimes differ in "),
+    ],
+    "check_the_disk_changes_no_result": [
+        (Wrong(XJoin(memory=10), "x", finish=forgets_the_disk), ", with a disk that "),
+    ],
     "check_punctuated_logic_keeps_to_the_contract": [
         (wrong_punctuated("x", lacks="held_cells"), "the logic lacks held_cells"),
     ],

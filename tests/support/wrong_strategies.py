@@ -27,6 +27,13 @@ class Purposeless(MaxSlack):
     name: ClassVar[str] = "purposeless"
 
 
+class Undecided(MaxSlack):
+    """Says something else than yes or no."""
+
+    name: ClassVar[str] = "undecided"
+    shares: ClassVar[Any] = "always"
+
+
 class Thawed(MaxSlack):
     """Lets anybody change its options."""
 
@@ -261,6 +268,9 @@ ANY = {
     "check_has_name_and_purpose": [
         (BadName(), "the name 'Bad Name' must be lower_case"),
         (Purposeless(), "the class has no docstring"),
+    ],
+    "check_declarations_have_their_types": [
+        (Undecided(), "shares is 'always', which is of another type"),
     ],
     "check_options_are_frozen": [(Thawed(), "option 'slack' can be changed")],
     "check_options_survive_a_template": [(Forgetful(), "options read back: Forgetful(slack=2)")],

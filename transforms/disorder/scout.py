@@ -33,6 +33,7 @@ from slackwater.plugins.contract import (
     Snapshot,
 )
 from slackwater.plugins.guard.calls import guarded
+from slackwater.plugins.registry import builtin
 from slackwater.transforms.arrival.intake import Chunk, Intake
 from slackwater.transforms.arrival.merge import arrival_numbers
 from slackwater.transforms.arrival.ties import in_stable_order
@@ -50,7 +51,7 @@ from slackwater.transforms.rows.shard_rows import ShardRows
 from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan, bind
 
 _LEFT_OUT: dict[str, Any] = {
-    "archive": None, "error_handling": None, "hot_keys": None, "id": None, "join": {"strategy": "mswj"},
+    "archive": None, "error_handling": None, "hot_keys": None, "id": None, "join": {"strategy": builtin.JOIN},
     "metrics": None, "output": "counts", "shards": 1,
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slackwater.plugins.registry.manager import instead
 from slackwater.plugins.registry.options import MemoryLimit
 from slackwater.transforms.errors import ConfigError
 
@@ -16,13 +17,16 @@ def check_limits(plan: JoinPlan) -> None:
     setting, config, join = plan.setting, plan.config, plan.join
     if setting.rows:
         if not join.takes_rows:
-            raise ConfigError(f"strategy {join.name!r} has no windows of rows; use mswj or wjoin", "window")
+            raise ConfigError(
+                f"strategy {join.name!r} has no windows of rows; use {instead('join', lambda j: j.takes_rows)}",
+                "window",
+            )
         if config.shards > 1:
             raise ConfigError("a window of rows counts the rows of all keys; use shards: 1", "shards")
         if plan.disorder.models_windows:
             raise ConfigError(
                 f"strategy {plan.disorder.name!r} goes by windows of time, and these are of rows; use another, "
-                "such as drop_ratio",
+                f"such as {instead('disorder', lambda d: d.has_target and not d.models_windows)}",
                 "disorder",
             )
         if setting.patterns:
@@ -34,7 +38,7 @@ def check_limits(plan: JoinPlan) -> None:
     if plan.shedding.sheds and join.keeps_all:
         raise ConfigError(
             f"strategy {join.name!r} has a memory of its own and loses nothing, what is too much goes to disk; "
-            "leave out shedding, or use mswj, pwjoin or symmetric_hash",
+            f"leave out shedding, or use {instead('join', lambda j: not j.keeps_all)}",
             "shedding",
         )
     memory = plan.shedding.stated_memory
@@ -42,7 +46,7 @@ def check_limits(plan: JoinPlan) -> None:
         if not join.knows_bytes:
             raise ConfigError(
                 f"strategy {join.name!r} cannot tell how many bytes its tuples take; give a number of tuples, or "
-                "use mswj",
+                f"use {instead('join', lambda j: j.knows_bytes)}",
                 "shedding",
                 "memory",
             )

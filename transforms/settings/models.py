@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator
 
+from slackwater.plugins.registry import builtin
 from slackwater.plugins.registry.field_docs import Documented
 from slackwater.plugins.registry.manager import option_path
 from slackwater.plugins.registry.options import Duration, Rows
@@ -103,7 +104,7 @@ class DisorderConfig(OperatorConfig):
     their order, inputs merged by progress, the largest event time so far. Default for PCollections and batch
     DataFrames: bounded inputs are taken in order of event time, so that no row is late, and unbounded ones in the
     order of delivery"""
-    disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": "max"})
+    disorder: dict[str, Any] = Field(default_factory=lambda: {"strategy": builtin.DISORDER})
     """disorder strategy and its options, such as {strategy: fixed, slack: 2s}; {recall: 0.99} alone means the
     strategy result_slack"""
     guard: Annotated[
@@ -181,9 +182,9 @@ class JoinConfig(DisorderConfig):
     the last rows of each input: 400 rows, or {input: 400 rows}; some join strategies need no window"""
     where: str | None = None
     """join condition in SQL, such as orders.id = clicks.order_id; without it, all rows within the windows join"""
-    join: dict[str, Any] = Field(default_factory=lambda: {"strategy": "mswj"})
+    join: dict[str, Any] = Field(default_factory=lambda: {"strategy": builtin.JOIN})
     """join strategy and its options"""
-    shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "none"})
+    shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": builtin.SHEDDING})
     """shedding strategy and its options"""
     output: Literal["rows", "counts"] = "rows"
     """joined rows, or the number of results per timestamp"""
@@ -249,7 +250,7 @@ class ShedConfig(OperatorConfig):
     DataFrames: bounded inputs are taken in order of event time, and unbounded ones in the order of delivery"""
     arrival_unit: TimeUnit | None = None
     """unit of an arrival column of integers; default: the unit of the event times"""
-    shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": "random"})
+    shedding: dict[str, Any] = Field(default_factory=lambda: {"strategy": builtin.LOAD})
     """shedding strategy, which says what a row is worth, and its options except memory and queue:
     {strategy: random}, {strategy: prob, weight: price}, or {strategy: prob} with partners"""
     where: str | None = None

@@ -19,7 +19,8 @@ from slackwater.plugins.contract import (
     Setting,
     SheddingStrategy,
 )
-from slackwater.plugins.registry.manager import OptionError, manager
+from slackwater.plugins.registry import builtin
+from slackwater.plugins.registry.manager import OptionError, instead, manager
 from slackwater.plugins.shedding.queue_options import Queue
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expressions.condition import Cell, Condition
@@ -85,8 +86,6 @@ METRICS_SCHEMA: Final = pa.schema(
         ("latency_ms", pa.float64()),
     ]
 )
-RECALL_STRATEGY: Final = "result_slack"
-"""The disorder strategy of settings that state a recall and name none."""
 REASONS: Final = ("too_late", "shed", "bad_record", "future_time", "punctuation_violated")
 
 
@@ -329,12 +328,14 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
         raise ConfigError(f"is missing; strategy {plan.join.name!r} cannot do without, add it", "window")
     if config.window is not None and not plan.join.takes_window:
         raise ConfigError(
-            f"strategy {plan.join.name!r} joins without one; leave window out, or use mswj", "window"
+            f"strategy {plan.join.name!r} joins without one; leave window out, or use "
+            f"{instead('join', lambda j: j.needs_window)}",
+            "window",
         )
     if config.window is None and plan.disorder.learns_from_results:
         raise ConfigError(
             f"strategy {plan.disorder.name!r} looks for results within windows, and there are none; set window, "
-            "or use another, such as quality_driven",
+            f"or use another, such as {instead('disorder', _looks_for_none)}",
             "disorder",
         )
     try:
@@ -364,17 +365,22 @@ def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
     return plan
 
 
+def _looks_for_none(strategy: DisorderStrategy) -> bool:
+    """Whether a strategy follows the data and does without looking for results."""
+    return strategy.has_target and not strategy.learns_from_results
+
+
 def bind_disorder(config: DisorderConfig, schemas: Mapping[str, pa.Schema]) -> DisorderStrategy:
     """Return the disorder strategy; raise ConfigError if the inputs lack what it reads.
 
-    Settings that state a recall and name no strategy mean ``RECALL_STRATEGY``.
+    Settings that state a recall and name no strategy mean ``builtin.RECALL``.
     """
-    named = {"strategy": RECALL_STRATEGY} if "recall" in config.disorder else {}
+    named = {"strategy": builtin.RECALL} if "recall" in config.disorder else {}
     strategy: DisorderStrategy = make_strategy("disorder", {**named, **config.disorder})
     if strategy.learns_from_results and len(schemas) < MIN_INPUTS:
         raise ConfigError(
             f"strategy {strategy.name!r} learns from the results of joins, and there is one input; use another, "
-            "such as drop_ratio or quality_driven",
+            f"such as {instead('disorder', _looks_for_none)}",
             "disorder",
         )
     if strategy.reads_clock and config.arrival is None:

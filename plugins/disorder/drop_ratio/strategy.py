@@ -34,6 +34,7 @@ class DropRatio(ClockedStrategy):
     """
 
     name: ClassVar[str] = "drop_ratio"
+    has_target: ClassVar[bool] = True
     drop_ratio: float | None = Field(default=None, gt=0, lt=1)
     """share of the rows that may come too late, between 0 and 1"""
     slack: Duration | None = Field(default=None, ge=0)

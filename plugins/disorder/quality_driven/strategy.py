@@ -34,6 +34,7 @@ class QualityDriven(DisorderStrategy):
 
     name: ClassVar[str] = "quality_driven"
     shares: ClassVar[bool] = True
+    has_target: ClassVar[bool] = True
     may_change: ClassVar[tuple[str, ...]] = ("recall",)
     recall: float
     """share of the true results to produce in every period, above 0 and up to 1 (Γ)"""

@@ -35,6 +35,7 @@ class ResultSlack(DisorderStrategy):
 
     name: ClassVar[str] = "result_slack"
     shares: ClassVar[bool] = True
+    has_target: ClassVar[bool] = True
     needs_feedback: ClassVar[bool] = False
     may_change: ClassVar[tuple[str, ...]] = ("recall",)
     recall: float = Field(gt=0, le=1)

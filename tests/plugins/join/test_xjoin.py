@@ -231,7 +231,7 @@ def test_a_join_may_be_cut_in_two_by_a_snapshot_with_state_on_disk(tmp_path):
 def test_a_window_is_refused(strategy):
     with pytest.raises(
         ConfigError,
-        match=f"^window: strategy '{strategy}' joins without one; leave window out, or use mswj$",
+        match=f"^window: strategy '{strategy}' joins without one; leave window out, or use mswj, pwjoin or ",
     ):
         joined(INTEGERS, [], "none", strategy, KEY, settings={"window": "5s"})
 

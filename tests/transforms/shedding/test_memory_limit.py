@@ -154,7 +154,7 @@ def test_wrong_memory_is_refused(strategy, memory, fault):
         (
             {"join": {"strategy": "pwjoin"}},
             "shedding.memory: strategy 'pwjoin' cannot tell how many bytes its tuples take; give a number of "
-            "tuples, or use mswj",
+            "tuples, or use mswj, wjoin or symmetric_hash",
         ),
         (
             {"unique": "a.id"},
@@ -164,7 +164,7 @@ def test_wrong_memory_is_refused(strategy, memory, fault):
         (
             {"join": {"strategy": "xjoin"}, "window": None},
             "shedding: strategy 'xjoin' has a memory of its own and loses nothing, what is too much goes to "
-            "disk; leave out shedding, or use mswj, pwjoin or symmetric_hash",
+            "disk; leave out shedding, or use mswj, pwjoin, wjoin, pjoin or symmetric_hash",
         ),
     ],
 )

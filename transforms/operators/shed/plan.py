@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from slackwater.plugins.contract import SheddingStrategy
 from slackwater.plugins.disorder.none import NoSlack
+from slackwater.plugins.registry.manager import fitting, instead
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expressions.tree import ExpressionError
 from slackwater.transforms.operators.reorder import PassOn
@@ -74,17 +75,20 @@ def bind_shed(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> ShedPlan:
 
 def _strategy(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> SheddingStrategy:
     """Return the strategy, with the queue among its options."""
-    for name, instead in _LIMITS.items():
-        if name in config.shedding:
-            raise ConfigError(f"is no option here; use {instead}", "shedding", name)
-    if config.shedding.get("strategy") == "none":
-        raise ConfigError("strategy 'none' keeps everything; use random or prob", "shedding")
+    for option, setting in _LIMITS.items():
+        if option in config.shedding:
+            raise ConfigError(f"is no option here; use {setting}", "shedding", option)
+    name = config.shedding.get("strategy")
+    if name in fitting("shedding", lambda s: not s.sheds):
+        raise ConfigError(
+            f"strategy {name!r} keeps everything; use {instead('shedding', lambda s: s.sheds)}", "shedding"
+        )
     queue = {"rows": config.queue, "service_rate": config.rate, "arrival_unit": config.arrival_unit}
     strategy: SheddingStrategy = make_strategy("shedding", {**config.shedding, "queue": queue})
     if len(schemas) == 1 and strategy.needs_partners:
         raise ConfigError(
             f"strategy {strategy.name!r} goes by what rows may find; add an input {PARTNERS} and where, give a "
-            "weight, or use random",
+            f"weight, or use {instead('shedding', lambda s: s.sheds and not s.needs_partners)}",
             "shedding",
         )
     return strategy

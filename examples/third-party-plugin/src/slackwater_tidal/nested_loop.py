@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from slackwater.plugins import Held, JoinStrategy, Matches, Released, Setting, Snapshot
+from slackwater.plugins import Held, JoinLogic, JoinStrategy, Matches, Released, Setting, Snapshot
 
 
 class NestedLoopJoin(JoinStrategy):
@@ -21,7 +21,7 @@ class NestedLoopJoin(JoinStrategy):
         return NestedLoopLogic(setting, snapshot)
 
 
-class NestedLoopLogic:
+class NestedLoopLogic(JoinLogic):
     """The tuples of all windows in one table, oldest arrival first."""
 
     def __init__(self, setting: Setting, snapshot: Snapshot | None) -> None:

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from slackwater.plugins import Setting, SheddingStrategy, Snapshot, Tuples
+from slackwater.plugins import Setting, SheddingLogic, SheddingStrategy, Snapshot, Tuples
 
 
 class OldestFirst(SheddingStrategy):
@@ -19,13 +19,11 @@ class OldestFirst(SheddingStrategy):
         return OldestFirstLogic(self.memory)
 
 
-class OldestFirstLogic:
+class OldestFirstLogic(SheddingLogic):
     """A tuple is worth its event time."""
 
-    decays = False
-
     def __init__(self, memory: int) -> None:
-        self.memory = memory
+        self.memory: int = memory
 
     def scores(self, tuples: Tuples) -> np.ndarray:
         return tuples.ts.astype(np.float64)

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from slackwater.plugins import Arrivals, DisorderStrategy, Duration, Feedback, Setting, Snapshot
+from slackwater.plugins import Arrivals, DisorderLogic, DisorderStrategy, Duration, Feedback, Setting, Snapshot
 
 
 class PercentileSlack(DisorderStrategy):
@@ -25,11 +25,11 @@ class PercentileSlack(DisorderStrategy):
         return PercentileLogic(self.level, setting.ticks(self.interval), snapshot["slack"] if snapshot else 0)
 
 
-class PercentileLogic:
+class PercentileLogic(DisorderLogic):
     """The slack of one shard: a number, replaced at the end of each interval."""
 
     def __init__(self, level: float, interval: int, slack: int) -> None:
-        self.interval = interval
+        self.interval: int | None = interval
         self._level = level
         self._slack = slack
 
