@@ -80,7 +80,7 @@ def test_inputs_of_unequal_rates_are_cut_into_equally_many_parts_and_hardly_wait
     for tasks in job.pieces():
         packed = [row for task in tasks for batch in job.read(*task) for row in batch.to_pylist()]
         list(shard.take(Given([Packed(r["input"], r["place"], r["blob"]) for r in packed], 0)))
-        assert sum(0 if batch is None else batch.num_rows for batch in shard._waiting) <= 10
+        assert len(shard._waiting) <= 10
     assert shard.ended
 
 

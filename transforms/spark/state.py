@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from slackwater.plugins.contract import Int64s, Snapshot
-from slackwater.transforms.operators.join import Outputs
 from slackwater.transforms.output.accounting import Accounting
+from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.spark.blobs import (
     ACCOUNT,

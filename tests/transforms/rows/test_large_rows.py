@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from slackwater.pipelines.io.sinks import Sink
@@ -21,7 +22,8 @@ from slackwater.transforms.output.outputs import late_batches
 from slackwater.transforms.rows import size as row_bytes
 from slackwater.transforms.settings.models import JoinConfig
 from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan, bind
-from slackwater.transforms.spark.blobs import blobs_of, from_blob
+from slackwater.transforms.spark.blobs import Packed, blobs_of, from_blob, pack, pack_marks
+from slackwater.transforms.spark.shard import Given, Shard
 from slackwater.transforms.state.snapshot import dumps, loads
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("t", pa.string())])
@@ -192,3 +194,42 @@ def test_a_bounded_shard_of_beam_sorts_rows_in_pieces(narrow: None, placed: bool
     batches = [batch for tag, batch in (output for output in found if len(output) == 2) if tag == "out"]
     times = [(row["a_ts"], row["b_ts"]) for batch in batches for row in batch.to_pylist()]
     assert sorted(times) == [(a, b) for a in range(60) for b in range(60) if abs(a - b) <= 2]
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_shard_on_spark_takes_a_micro_batch_in_pieces(narrow: None, marked: bool) -> None:
+    """Rows wait where marks say that earlier ones may come; without marks, ties are settled over all blobs."""
+    schema = SCHEMA.append(pa.field("at", pa.int64()))
+    config = {
+        "time": "ts",
+        "window": "2ms",
+        "where": "a.k = b.k",
+        "arrival": "at",
+        "disorder": {"strategy": "none"},
+    }
+    plan = bind(JoinConfig.read(config), {"a": schema, "b": schema})
+    given: list[Packed] = []
+    for which in (0, 1):
+        for place, batch in zip(range(0, 60, 7), shuffled(60, "x"), strict=True):
+            if not marked:
+                at = pc.bit_wise_and(batch.column("at"), ~3)
+                batch = batch.set_column(3, "at", at)
+            numbered = batch.append_column(ARRIVAL, pa.array(place + np.arange(batch.num_rows)))
+            given += unpacked(pack(plan, which, numbered, [0], place))
+    steps = [given]
+    if marked:
+        marks = [unpacked(pack_marks(marks, [0])) for marks in ([0, 0], [30, 20], [None, None])]
+        steps = [given + marks[0], *marks[1:]]
+    shard, found = Shard(plan), []
+    for step in steps:
+        found += [out for out in shard.take(Given(step, 0))]
+        again = Shard(plan, loads(dumps(shard.snapshot())))
+        assert len(again._waiting) == len(shard._waiting)
+    found += [] if shard.ended else shard.take(Given([], 0), last=True)
+    results = [row for out in found for batch in out.results for row in batch.to_pylist()]
+    times = [(row["a_ts"], row["b_ts"]) for row in results]
+    assert sorted(times) == [(a, b) for a in range(60) for b in range(60) if abs(a - b) <= 2]
+
+
+def unpacked(packed: pa.RecordBatch) -> list[Packed]:
+    return [Packed(row["input"], row["place"], row["blob"]) for row in packed.to_pylist()]

@@ -136,7 +136,7 @@ def test_faults_name_the_shard_and_the_rows() -> None:
     plan = plan_of("fixed")
     shard = Shard(plan, number=2)
     rows = packed_rows(plan, part_of(arrivals(plan, 1), 0, 50))
-    shard._operator.push = None  # type: ignore[assignment, method-assign]
+    shard._driver.operator.push = None  # type: ignore[assignment, method-assign]
     with pytest.raises(
         ShardError, match=r"shard 2, input 'a' arrivals \d+ to \d+, input 'b' arrivals \d+ to \d+: "
     ):
