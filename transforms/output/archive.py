@@ -29,6 +29,7 @@ from slackwater.plugins.contract import Bools, Evicted, Int64s, Released, Snapsh
 from slackwater.transforms.output.archive_files import GONE, LATE, POS, ShardFiles
 from slackwater.transforms.punctuation.marks import marked
 from slackwater.transforms.rows import ipc
+from slackwater.transforms.rows.sorted_rows import SortedRows
 from slackwater.transforms.rows.store import RowStore
 from slackwater.transforms.settings.plan import JoinPlan
 
@@ -82,8 +83,10 @@ class Archive:
         if snapshot:
             self._fates = [np.array(fates, np.int64) for fates in snapshot["fates"]]
             for waiting, (rows, times) in zip(self._waiting, snapshot["waiting"], strict=True):
-                if rows:
-                    waiting.append((ipc.from_bytes(rows)[0], np.array(times)))
+                first = 0
+                for batch in ipc.from_bytes(rows) if rows else ():
+                    waiting.append((batch, np.array(times[first : first + batch.num_rows])))
+                    first += batch.num_rows
 
     def release(self, released: Released) -> None:
         """Note tuples in the order in which they reach the join."""
@@ -158,9 +161,8 @@ class Archive:
     def snapshot(self) -> Snapshot:
         waiting: list[tuple[bytes, Any]] = []
         for parts in self._waiting:
-            rows = pa.concat_batches([rows for rows, _ in parts]) if parts else None
-            times = np.concatenate([times for _, times in parts]) if parts else np.empty(0, np.int64)
-            waiting.append((b"" if rows is None else ipc.to_bytes(rows), times))
+            times = np.concatenate([np.empty(0, np.int64), *(times for _, times in parts)])
+            waiting.append((ipc.to_bytes(*(rows for rows, _ in parts)) if parts else b"", times))
         fates = [self._known(i).copy() for i in range(len(self._stores))]
         return {
             "position": self._position,
@@ -179,7 +181,8 @@ class Archive:
     def _write(self, which: int, places: Int64s) -> None:
         """Write rows of a store, and those that wait, by bucket of time."""
         store, waiting = self._stores[which], self._waiting[which]
-        batches = [store.batch(places), *(rows for rows, _ in waiting)]
+        batches = [store.batch(places[part]) for part in store.cuts(places)]
+        batches += [rows for rows, _ in waiting]
         ts = np.concatenate([store.beside.ts[places], *(times for _, times in waiting)])
         if not ts.size:
             return
@@ -187,12 +190,18 @@ class Archive:
         fates = np.concatenate([self._known(which)[places], never])
         waiting.clear()
         order = np.argsort(ts, kind="stable")
-        rows = pa.concat_batches(batches).take(pa.array(order))
+        rows = SortedRows(self._plan.schemas[self._plan.inputs[which]], batches, order)
         ts, fates = ts[order], fates[order]
-        rows = rows.append_column(POS, pa.array(fates[:, _POS]))
-        rows = rows.append_column(GONE, pa.array(fates[:, _GONE], mask=fates[:, _GONE] == STAYS))
-        rows = rows.append_column(LATE, pa.array(fates[:, _LATE] != 0))
         buckets = self._files.buckets(ts)
-        cuts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(ts)]
-        for start, stop in pairwise(cuts):
-            self._files.append(which, int(buckets[start]), rows.slice(start, stop - start))
+        edges = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist(), len(ts)]
+        for start, stop in pairwise(edges):
+            for part in rows.cuts(stop - start, start, stop):
+                batch = _with_fates(rows.take(part.start, part.stop - part.start), fates[part])
+                self._files.append(which, int(buckets[start]), batch)
+
+
+def _with_fates(rows: pa.RecordBatch, fates: Int64s) -> pa.RecordBatch:
+    """Return rows with what is known of them beside."""
+    rows = rows.append_column(POS, pa.array(fates[:, _POS]))
+    rows = rows.append_column(GONE, pa.array(fates[:, _GONE], mask=fates[:, _GONE] == STAYS))
+    return rows.append_column(LATE, pa.array(fates[:, _LATE] != 0))

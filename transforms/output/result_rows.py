@@ -13,6 +13,7 @@ from slackwater.plugins.contract import Int64s
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.rows.size import PIECE_BYTES, cuts
 from slackwater.transforms.rows.store import RowStore
+from slackwater.transforms.rows.stored_rows import StoredRows
 from slackwater.transforms.settings.plan import JoinPlan
 
 RESULTS_AT_ONCE: Final = 1 << 17
@@ -73,11 +74,13 @@ class ResultRows:
                 self.takes(batch)
             out.results.clear()
 
-    def write_stored(self, out: Outputs, members: Sequence[Any], ts: Int64s) -> None:
-        """Write results of which each input's members were read from disk (``RowDisk``), as batches of rows."""
-        columns = [batch.columns for batch in members]
-        seqs = [] if self._plan.config.id is None else [mine.pop() for mine in columns]
-        self._write(out, columns, ts, seqs)
+    def write_stored(self, out: Outputs, members: Sequence[StoredRows], ts: Int64s) -> None:
+        """Write results of which each input's members were read from disk (``RowDisk``)."""
+        for part in cuts(np.sum([rows.sizes for rows in members], axis=0)):
+            columns = [rows.batch(part).columns for rows in members]
+            seqs = [] if self._plan.config.id is None else [mine.pop() for mine in columns]
+            self._write(out, columns, ts[part], seqs)
+            self._hand_over(out)
 
     def _write(self, out: Outputs, members: Sequence[Sequence[Any]], ts: Int64s, seqs: Sequence[Any]) -> None:
         """Write results of which each input's members and their row numbers are known."""

@@ -33,13 +33,13 @@ class SortedRows:
             self._batches = [whole if order is None else whole.take(pa.array(order))]
             self._order = None
         self._ends = np.cumsum([batch.num_rows for batch in self._batches])
+        self.sizes = self._sizes()
+        """Bytes of each row, in order; None where all fit into one batch."""
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if self._order is None else len(self._order)
 
-    @property
-    def sizes(self) -> Int64s | None:
-        """Bytes of each row, in order; None where all fit into one batch."""
+    def _sizes(self) -> Int64s | None:
         if len(self._batches) == 1:
             return None
         sizes = np.concatenate([row_bytes(batch) for batch in self._batches])
@@ -60,13 +60,19 @@ class SortedRows:
             start, n, first = start + part.num_rows, n - part.num_rows, first + 1
         return pa.concat_batches(found) if found else self._batches[0].slice(0, 0)
 
-    def cuts(self, most: int) -> Iterator[slice]:
-        """Yield the places of all rows in order, as many at a time as fit into one batch, at most ``most``."""
-        sizes = self.sizes
-        for start in range(0, len(self), most):
-            stop = min(start + most, len(self))
-            for part in [slice(0, stop - start)] if sizes is None else cuts(sizes[start:stop]):
-                yield slice(start + part.start, start + part.stop)
+    def cuts(self, most: int, start: int = 0, stop: int | None = None) -> Iterator[slice]:
+        """Yield places in order, as many at a time as fit into one batch, at most ``most``.
+
+        Args:
+            most: places at a time.
+            start: the first place.
+            stop: the one behind the last; by default all are yielded.
+        """
+        sizes, stop = self.sizes, len(self) if stop is None else stop
+        for first in range(start, stop, most):
+            last = min(first + most, stop)
+            for part in [slice(0, last - first)] if sizes is None else cuts(sizes[first:last]):
+                yield slice(first + part.start, first + part.stop)
 
     def parts(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows in order, in as few batches as they fit into."""

@@ -17,7 +17,9 @@ from slackwater.plugins.contract.disk import Stored
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.rows import ipc
 from slackwater.transforms.rows.encoder import CellEncoder, int64s
+from slackwater.transforms.rows.size import fits
 from slackwater.transforms.rows.store import RowStore
+from slackwater.transforms.rows.stored_rows import StoredRows
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.shedding.spill import SpillDirectory, remove_stale
 from slackwater.transforms.state.snapshot import seal, unsealed
@@ -88,7 +90,7 @@ class RowDisk:
     def rewrite(self, which: int, partition: int, kept: Iterable[Stored]) -> None:
         old, name = self._path(which, partition), f"{which}-{partition}.new"
         with self._failures():
-            size = self._write(self._open().file(name), (_beside(part.notes, part.rows) for part in kept))
+            size = self._write(self._open().file(name), (_beside(part.notes, part.rows.batch()) for part in kept))
             os.replace(self._open().path / name, old)
             self._sizes[which, partition] = size
             if not size:
@@ -194,7 +196,7 @@ class RowReader:
         for batch in self._disk.batches(which, partition):
             for start in range(0, batch.num_rows, size):
                 part = batch.slice(start, size)
-                if rows and rows + part.num_rows > size:
+                if rows and (rows + part.num_rows > size or not fits([*waiting, part])):
                     yield self._stored(which, waiting)
                     waiting, rows = [], 0
                 waiting.append(part)
@@ -204,7 +206,7 @@ class RowReader:
 
     def in_memory(self, which: int, seqs: Int64s, notes: Int64s) -> Stored:
         rows = self._disk.rows(which, seqs)
-        return Stored(rows, notes, *self._encode(which, rows))
+        return Stored(StoredRows(rows), notes, *self._encode(which, rows))
 
     def words(self, which: int, cell: int, values: Any) -> Int64s:
         return self._encoder.words(self._condition.columns[which][cell], values)[0]
@@ -222,7 +224,7 @@ class RowReader:
         beside = batch.num_columns - len(schema)
         notes = np.column_stack([int64s(batch.column(k)) for k in range(beside)])
         rows = pa.RecordBatch.from_arrays(batch.columns[beside:], schema=schema)
-        return Stored(rows, notes, *self._encode(which, rows))
+        return Stored(StoredRows(rows), notes, *self._encode(which, rows))
 
     def _encode(self, which: int, rows: pa.RecordBatch) -> tuple[Int64s, UInt64s]:
         return self._encoder.encode(which, rows)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from slackwater.pipelines.io.sinks import Sink
@@ -18,6 +21,7 @@ from slackwater.transforms.beam.shard import pieces as shard_pieces
 from slackwater.transforms.beam.shard import run_shard
 from slackwater.transforms.operators.join import Operator
 from slackwater.transforms.output import result_rows
+from slackwater.transforms.output.archive_directory import prepare
 from slackwater.transforms.output.outputs import late_batches
 from slackwater.transforms.rows import size as row_bytes
 from slackwater.transforms.settings.models import JoinConfig
@@ -233,3 +237,30 @@ def test_a_shard_on_spark_takes_a_micro_batch_in_pieces(narrow: None, marked: bo
 
 def unpacked(packed: pa.RecordBatch) -> list[Packed]:
     return [Packed(row["input"], row["place"], row["blob"]) for row in packed.to_pylist()]
+
+
+def test_rows_go_to_an_archive_in_pieces(narrow: None, tmp_path: Path) -> None:
+    """Those that the join still had at the end, and those that never reached it: three times the limit each."""
+    plan = plan_of(window="1s", archive=str(tmp_path), disorder={"strategy": "fixed", "slack": "0s"})
+    prepare(plan)
+    operator = Operator(plan)
+    operator.push(chunk_of(rows(60, 1_000, "x", 100), rows(60, 1_000, "y", 100)))
+    operator.delivery.archive.missed(0, rows(60, 1_000, "z", 100), np.arange(100, 160))
+    operator = Operator(plan, loads(dumps(operator.snapshot())))
+    operator.finish()
+    logged = list((tmp_path / "input=a").glob("bucket=*/*.parquet"))
+    found = [row for file in logged for row in pq.ParquetFile(file).read().to_pylist()]
+    texts = Counter(row["t"][0] for row in found)
+    assert texts == {"x": 60, "z": 60} and {len(row["t"]) for row in found} == {1_000}
+
+
+def test_results_of_rows_that_are_on_disk_come_in_pieces(small: int) -> None:
+    plan = plan_of(window=None, join={"strategy": "xjoin", "memory": 4}, disorder={"strategy": "none"})
+    operator, found = Operator(plan), []
+    for start in range(0, 40, 4):
+        found += operator.push(chunk_of(rows(4, 900, "x", start), rows(4, 900, "y", start))).results
+    for out in operator.finishing():
+        found += out.results
+    assert max(batch.nbytes for batch in found) <= small
+    pairs = Counter((row["a_ts"], row["b_ts"]) for batch in found for row in batch.to_pylist())
+    assert pairs == Counter((a, b) for a in range(40) for b in range(40))
