@@ -94,6 +94,20 @@ def settle(name: str, account: Accounting, sent: list[Sent]) -> None:
     account.filtered = [given.filtered for given in sent]
 
 
+def settle_live(name: str, account: Accounting, sent: list[Sent]) -> None:
+    """Raise AccountError unless an operator that goes on has received the rows that each input was sent.
+
+    What it holds is in none of its accounts yet, so these may come to less, and to no more.
+    """
+    for i, (label, given) in enumerate(zip(account.inputs, sent, strict=True)):
+        if not account.accounted(i) <= account.received[i] == given.rows:
+            raise AccountError(
+                f"{name}: of input {label!r}, {_rows(given.rows)} were read, {account.received[i]} received and "
+                f"{account.accounted(i)} accounted for so far; rows were lost or came twice, also in what was "
+                "written: please report it"
+            )
+
+
 def settle_outputs(name: str, plan: JoinPlan, account: Accounting, given: Mapping[str, int]) -> None:
     """Raise AccountError if other numbers of rows came out of an operator than its account says."""
     counted = {"late": account.late_rows().total()}

@@ -161,6 +161,65 @@ def test_a_shard_on_spark_fails_when_it_loses_a_row(monkeypatch):
         list(Shard(plan).take(given))
 
 
+def test_a_live_run_on_spark_fails_when_a_row_is_lost_on_its_way_to_a_shard():
+    """Tasks tell every shard how many rows they have read; state of an earlier version has no such count."""
+    pytest.importorskip("pyspark")
+    from spark_cases import bound, star, stream
+
+    from slackwater.pipelines.runners.spark.live import settle_shards
+    from slackwater.transforms.spark.blobs import Packed
+    from slackwater.transforms.spark.shard import Given, Shard
+    from slackwater.transforms.spark.state import account_of, read_account
+    from slackwater.transforms.spark.tasks import PARTITION, Says, packer
+
+    tables = [stream(0, 50), stream(1, 40)]
+    plan = bound(tables, where=star(2), shards=2)
+
+    def packed(shard):
+        """What comes to a shard of two micro-batches of the same rows."""
+        rows = []
+        for i, table in enumerate(tables):
+            numbered = table.append_column(PARTITION, pa.array(np.zeros(len(table), np.int64)))
+            batches = numbered.to_batches(max_chunksize=20)
+            said = packer(plan, i, [0, 1], Says(beats=True, samples=False, calls=True))(batches)
+            rows += [row for batch in said for row in batch.to_pylist() if row["shard"] == shard]
+        return [Packed(row["input"], row["place"], row["blob"]) for row in rows]
+
+    def settled(given, snapshots=(None, None)):
+        accounts = {}
+        for number, (rows, snapshot) in enumerate(zip(given, snapshots, strict=True)):
+            shard = Shard(plan, snapshot, number)
+            list(shard.take(Given(rows, 0)))
+            before = shard.accounting.mark()
+            accounts[number] = read_account(plan, account_of(shard, before).blob)
+        settle_shards("joined", plan, accounts)
+        return accounts
+
+    accounts = settled([packed(0), packed(1)])
+    assert [account.read.tolist() for account in accounts.values()] == [[[50, 50], [40, 40]]] * 2
+    assert not any(account.uncounted.any() for account in accounts.values())
+    lost = [row for row in packed(1) if row.input != 1]
+    with pytest.raises(
+        AccountError, match=r"joined: of input 'b', 40 rows were read, \d+ received and \d+ accounted"
+    ):
+        settled([packed(0), lost])
+    with pytest.raises(AccountError, match="joined: shards were told of different numbers of rows"):
+        settled([packed(0), [row for row in packed(1) if row.input >= 0]])
+    settle_shards("joined", plan, {0: accounts[0]})
+
+    earlier = []
+    for number in range(2):
+        shard = Shard(plan, number=number)
+        list(shard.take(Given([row for row in packed(number) if row.input >= 0], 0)))
+        assert shard.uncounted.sum() == shard.accounting.received.sum() > 0
+        snapshot = shard.snapshot()
+        del snapshot["uncounted"]
+        earlier.append(snapshot)
+    settled([packed(0), packed(1)], earlier)
+    with pytest.raises(AccountError, match=r"joined: of input 'b', 80 rows were read, \d+ received"):
+        settled([packed(0), lost], earlier)
+
+
 def test_the_error_survives_a_journey_between_processes():
     import pickle
 

@@ -58,7 +58,7 @@ _LEVEL: Final = b"level"
 
 
 class Note(NamedTuple):
-    """What a task that reads a bounded input says of a batch."""
+    """What a task says of a batch of a bounded input, or of what it has read of a live one."""
 
     rows: int
     """Rows that it has read."""

@@ -96,7 +96,10 @@ class Shard:
         self._reached: list[int] = list(state.get("reached", [NEVER] * len(plan.inputs)))
         """The largest number of arrival that each bounded input has come to, over all shards."""
         self.read = np.array(state.get("read", [[0, 0]] * len(plan.inputs)), np.int64)
-        """Of each bounded input, rows that tasks have read for all shards, and those that Filter left of them."""
+        """Of each input, rows that tasks have read for all shards, and those that Filter left of them."""
+        received = np.where(self.read[:, 0] == 0, self.accounting.received, 0)
+        self.uncounted: Int64s = np.array(state.get("uncounted", received), np.int64)
+        """Rows of each input that came without a word of how many tasks had read, as in earlier versions."""
         timeout, silent = plan.config.idle_timeout, state.get("silent", ())
         self._silence = Silence(len(plan.members), timeout, state.get("heard", ()), silent)
 
@@ -108,7 +111,8 @@ class Shard:
             last: whether every input ends with these rows; marks may say so too.
         """
         started = time.perf_counter()
-        members, first = len(self.plan.members), self._numbered
+        members, first, before = len(self.plan.members), self._numbered, self._driver.given.copy()
+        read = self.read[:, 0].copy()
         progress, speaking, marks = _progress(given.rows, members), *self._gather(given.rows)
         last = last or (marks is not None and all(mark is None for mark in marks))
         live = marks is None and not last
@@ -125,6 +129,8 @@ class Shard:
         rows = self._waiting.take(reach, settle_ties=marks is None)
         came = self._since_last(rows.size, given.nanos // 1000) if live else None
         yield from self._driver.take(rows.steps(STEP_ROWS, came, bounded=not live), given.nanos)
+        if live:
+            self.uncounted += np.where(self.read[:, 0] == read, self._driver.given - before, 0)
         if live and (progress != NEVER).any():
             yield self._advance(progress, given.nanos)
         if self._scout is not None:
@@ -181,6 +187,7 @@ class Shard:
             "taken": self._taken,
             "reached": self._reached,
             "read": self.read.copy(),
+            "uncounted": self.uncounted.copy(),
             "given": self._driver.given.copy(),
             "heard": self._silence.heard,
             "silent": self._silence.members,

@@ -223,6 +223,7 @@ def account_of(shard: Shard, before: Accounting, cost: StateBytes | None = None)
         "warnings": shard.warnings,
         "state": list(cost),
         "read": shard.read.copy(),
+        "uncounted": shard.uncounted.copy(),
         "rests": shard.next_silence() is None,
     }
     return Output(ACCOUNT, snapshots.dumps(content), counts_of(shard, before, cost))
@@ -237,7 +238,9 @@ class Account(NamedTuple):
     state: StateBytes
     """Of the last micro-batch."""
     read: Int64s
-    """Of each bounded input, rows read for all shards, and those left of them: ``Shard.read``."""
+    """Of each input, rows read for all shards, and those left of them: ``Shard.read``."""
+    uncounted: Int64s
+    """Of each input, rows of this shard that are not among these."""
     rests: bool
     """Whether it waits for no input to fall idle."""
 
@@ -246,5 +249,5 @@ def read_account(plan: JoinPlan, blob: bytes) -> Account:
     """Return what ``account_of`` was given."""
     content = snapshots.loads(blob)
     accounting = Accounting(plan.inputs, content["account"])
-    read, rests = content["read"], content["rests"]
-    return Account(accounting, content["warnings"], StateBytes(*content["state"]), read, rests)
+    state, read, uncounted = StateBytes(*content["state"]), content["read"], content["uncounted"]
+    return Account(accounting, content["warnings"], state, read, uncounted, content["rests"])

@@ -18,11 +18,13 @@ from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
 from slackwater.transforms.spark.blobs import (
     OUTPUT_ARROW,
+    Note,
     Packed,
     from_blob,
     pack,
     pack_beat,
     pack_call,
+    pack_note,
     pack_sample,
 )
 from slackwater.transforms.spark.shard import Given, Shard
@@ -45,7 +47,7 @@ class Says(NamedTuple):
     samples: bool
     """What to learn from."""
     calls: bool
-    """By the first task of all, that there is a micro-batch."""
+    """By the first task of all, that there is a micro-batch; and by every task, how many rows it has read."""
 
 
 def packer(
@@ -58,7 +60,7 @@ def packer(
     schema = plan.schemas[plan.inputs[which]]
 
     def packed(batches: Iterable[pa.RecordBatch]) -> Batches:
-        rows, progress = 0, PartProgress(plan, which)
+        rows, place, progress = 0, 0, PartProgress(plan, which)
         chooser = sampler(plan, which) if says.samples else None
         for table in _larger(batches):
             batch = _named(table, schema.names).cast(schema).combine_chunks().to_batches()[0]
@@ -74,6 +76,8 @@ def packer(
                 progress.follow(batch)
             if chooser is not None:
                 yield pack_sample(which, chooser.choose(numbered), keys, place)
+        if says.calls and rows:
+            yield pack_note(which, Note(rows, rows, NEVER), keys, place)
         if progress.reached != NEVER:
             yield pack_beat(plan.counts_as[which], progress.reached, keys)
         task = TaskContext.get()

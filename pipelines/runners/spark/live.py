@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Event, current_thread, main_thread
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -27,6 +28,7 @@ from pyspark.sql.types import StructField, StructType
 from slackwater.pipelines.assembly.mapping import apply
 from slackwater.pipelines.assembly.pipeline import Assembly, assemble
 from slackwater.pipelines.cli.progress import Progress, Silent
+from slackwater.pipelines.runners.ledger import Sent, settle_live
 from slackwater.pipelines.runners.live_run import Step, only_operator, origin, prepared
 from slackwater.pipelines.runners.metrics_file import DEFAULT_INTERVAL
 from slackwater.pipelines.runners.summary import summarise
@@ -34,7 +36,8 @@ from slackwater.pipelines.template.graph import Node, Pipeline, Port, ReadKafka,
 from slackwater.pipelines.template.kafka import ARRIVAL, RAW, kafka_schema
 from slackwater.pipelines.template.reader import node_error
 from slackwater.plugins.registry.options import Duration
-from slackwater.transforms.errors import ConfigError, SlackwaterError
+from slackwater.transforms.engine.account import each_once, total
+from slackwater.transforms.errors import AccountError, ConfigError, SlackwaterError
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.settings.models import DisorderConfig
 from slackwater.transforms.settings.plan import JoinPlan
@@ -164,24 +167,21 @@ class LiveRun:
         finally:
             stop.set()
             query.stop()
+        settle_shards(self.name, self.plan, self._accounts)
 
     def total(self) -> Accounting:
         """Return the sum of what the shards say, from the first micro-batch of the checkpoint on."""
-        total = Accounting(self.plan.inputs)
-        for account in self._accounts.values():
-            total += account.accounting
-        return total
+        return total(self.plan.inputs, (account.accounting for account in self._accounts.values()))
 
     def warnings(self) -> list[str]:
         """Return what the user should know of the data."""
-        said = dict.fromkeys(warning for account in self._accounts.values() for warning in account.warnings)
-        return [f"{self.name}: {warning}" for warning in said]
+        return each_once(self.name, (account.warnings for account in self._accounts.values()))
 
     def told(self) -> str:
         """Return how the run stands, in a sentence."""
-        total = self.total()
-        late = sum(total.late.values())
-        return f"{self.name}: {int(total.received.sum()):,} rows, {total.results:,} results, {late:,} late"
+        whole = self.total()
+        late = sum(whole.late.values())
+        return f"{self.name}: {int(whole.received.sum()):,} rows, {whole.results:,} results, {late:,} late"
 
     def _wait(self, query: Any, stop: Event, targets: list[Offsets], tell: Callable[[str], None] | None) -> None:
         ends = min((source.seconds for source in self._sources if source.seconds is not None), default=None)
@@ -283,6 +283,33 @@ class LiveRun:
                 self.resting.set()
                 self._stop.wait(_REST_S)
         self.resting.clear()
+
+
+def settle_shards(name: str, plan: JoinPlan, accounts: Mapping[int, Account]) -> None:
+    """Raise AccountError unless the rows that tasks have read are those that shards have received.
+
+    A micro-batch with rows makes all shards tell how they stand; without one, nothing is known, or has changed.
+
+    Args:
+        name: name of the operator.
+        plan: what it does.
+        accounts: what every shard has told last.
+    """
+    if len(accounts) < plan.config.shards:
+        return
+    uncounted = np.sum([account.uncounted for account in accounts.values()], axis=0)
+    read = zip(read_of(name, accounts), uncounted, strict=True)
+    whole = total(plan.inputs, (account.accounting for account in accounts.values()))
+    settle_live(name, whole, [Sent(int(left + more), 0) for (_, left), more in read])
+
+
+def read_of(name: str, accounts: Mapping[int, Account]) -> list[tuple[int, int]]:
+    """Return, for each input, the rows that were read and those left of them; every shard was told all of it."""
+    said = {tuple(map(tuple, account.read.tolist())) for account in accounts.values()}
+    if len(said) != 1:
+        raise AccountError.of(f"{name}: shards were told of different numbers of rows")
+    (read,) = said
+    return list(read)
 
 
 def measured(pipeline: Pipeline) -> Pipeline:

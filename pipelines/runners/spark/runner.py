@@ -34,8 +34,8 @@ from slackwater.pipelines.io.sources import source_schema
 from slackwater.pipelines.runners.archives import archives_of, check_archives
 from slackwater.pipelines.runners.ledger import settle, settle_outputs
 from slackwater.pipelines.runners.live_run import is_live, needed_checkpoint, refuse_live
+from slackwater.pipelines.runners.spark.live import read_of, run_live
 from slackwater.pipelines.runners.spark.live import rows_per_batch as conf_rows
-from slackwater.pipelines.runners.spark.live import run_live
 from slackwater.pipelines.runners.spark.reader import FORMAT, JobSource
 from slackwater.pipelines.runners.spark.source import Feed, Job, encode, plan_job
 from slackwater.pipelines.runners.summary import summarise
@@ -51,7 +51,8 @@ from slackwater.pipelines.template.graph import (
     Write,
 )
 from slackwater.transforms.arrival.bad_rows import BAD
-from slackwater.transforms.errors import AccountError, SlackwaterError
+from slackwater.transforms.engine.account import each_once, total
+from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.settings.models import OperatorConfig
 from slackwater.transforms.settings.plan import JoinPlan
@@ -281,14 +282,11 @@ class SparkRun:
 
             joined, _ = observe(join_packed(self._source(job), plan, keys), name)
             self._query(name, job, joined, write)
-        total = Accounting(plan.inputs)
-        for account in accounts.values():
-            total += account.accounting
-        self.joins[name] = (plan, total)
-        settle(name, total, [feed.sent(read) for feed, read in zip(feeds, _read_of(name, accounts), strict=True)])
-        settle_outputs(name, plan, total, given)
-        said = dict.fromkeys(warning for account in accounts.values() for warning in account.warnings)
-        self.warnings += [f"{name}: {warning}" for warning in said]
+        whole = total(plan.inputs, (account.accounting for account in accounts.values()))
+        self.joins[name] = (plan, whole)
+        settle(name, whole, [feed.sent(read) for feed, read in zip(feeds, read_of(name, accounts), strict=True)])
+        settle_outputs(name, plan, whole, given)
+        self.warnings += each_once(name, (account.warnings for account in accounts.values()))
 
     def _flatten(self, node: Node) -> None:
         """Put the rows of all inputs into one file for those that read them; done here, by the driver."""
@@ -379,15 +377,6 @@ class SparkRun:
             raise
         finally:
             query.stop()
-
-
-def _read_of(name: str, accounts: Mapping[int, Account]) -> list[tuple[int, int]]:
-    """Return, for each input, the rows that were read and those left of them; every shard was told all of it."""
-    said = {tuple(map(tuple, account.read.tolist())) for account in accounts.values()}
-    if len(said) != 1:
-        raise AccountError.of(f"{name}: shards were told of different numbers of rows")
-    (read,) = said
-    return list(read)
 
 
 def _in_order(rows: pa.Table) -> Iterator[tuple[int, str, pa.Buffer]]:
