@@ -3,8 +3,8 @@
 An engine hands over rows with their numbers of arrival, says how far its inputs have come, and passes on what
 comes out. The driver relies on these laws, and keeps them:
 
-- *Where chunks are cut changes no result.* Rows are therefore pushed in steps of ``STEP_ROWS``, however many an
-  engine reads at a time (``test_driver.test_cuts_change_no_result``).
+- *Where chunks are cut changes no result.* Rows are therefore pushed in steps, of ``STEP_ROWS`` where an engine
+  may read more at a time (``test_driver.test_cuts_change_no_result``).
 - *Rows are pushed in order of arrival over all inputs*, equal numbers in the order of the inputs. Where an engine
   knows how far inputs have come, no row is pushed before all inputs have passed it
   (``test_frontier.test_rows_come_in_order_of_arrival_however_inputs_are_read``).

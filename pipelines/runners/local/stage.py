@@ -15,7 +15,7 @@ from slackwater.transforms.arrival.merge import split_by_shard
 from slackwater.transforms.arrival.order import Numbering
 from slackwater.transforms.engine.account import each_once, total
 from slackwater.transforms.engine.collector import Collector
-from slackwater.transforms.engine.driver import STEP_ROWS, ShardDriver
+from slackwater.transforms.engine.driver import ShardDriver
 from slackwater.transforms.engine.frontier import ENDED, NOTHING_YET, Reach, WaitingRows
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.output.accounting import Accounting
@@ -150,8 +150,9 @@ class OperatorStage:
                 self._deliver(outputs)
 
     def _step(self, shard: int) -> Iterator[Outputs]:
-        steps = self._waiting[shard].take(self._reach).steps(STEP_ROWS, bounded=True)
-        return self._drivers[shard].take(steps)
+        rows = self._waiting[shard].take(self._reach)
+        # As sources bound their batches, all at once; late rows of a step are put together by input.
+        return self._drivers[shard].take(rows.steps(max(1, rows.size), bounded=True))
 
     def _deliver(self, outputs: Outputs) -> None:
         for output, batch in self._collector.take(outputs):
