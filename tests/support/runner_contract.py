@@ -136,7 +136,18 @@ class Case:
             return
         for name, join in found.joins.items():
             for part in self.told:
-                assert join.get(part) == expected.joins[name].get(part), (name, part)
+                assert _told(join, part) == _told(expected.joins[name], part), (name, part)
+
+
+def _told(join: dict[str, Any], part: str) -> Any:
+    """A part of what a summary says of an operator, but for what was read before it.
+
+    Spark reads what Flatten gives as a source of its own; ``test_accounts`` looks at what was read and filtered.
+    """
+    if part != "accounting":
+        return join.get(part)
+    read = ("source", "filtered")
+    return {name: {k: v for k, v in of.items() if k not in read} for name, of in join[part].items()}
 
 
 def operators(pipeline: Pipeline, summary: dict[str, Any]) -> dict[str, Any]:
