@@ -26,19 +26,9 @@ from slackwater.pipelines.template.kafka import kafka_schema
 from slackwater.pipelines.template.reader import TemplateError, node_error
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.expressions.tree import Col
-from slackwater.transforms.operators.choose_values.plan import bind_choose_values
-from slackwater.transforms.operators.reorder import bind_reorder
-from slackwater.transforms.settings.models import (
-    AggregateConfig,
-    ChooseValuesConfig,
-    GroupCloseConfig,
-    JoinConfig,
-    OperatorConfig,
-    PunctuateConfig,
-    ReorderConfig,
-    ShedConfig,
-)
-from slackwater.transforms.settings.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind
+from slackwater.transforms.operators.registry import operator_of
+from slackwater.transforms.settings.models import OperatorConfig
+from slackwater.transforms.settings.plan import JoinPlan, Plan
 
 
 @dataclass(frozen=True)
@@ -48,16 +38,16 @@ class Assembly:
     pipeline: Pipeline
     schemas: dict[Port, pa.Schema]
     """Columns of every output, without the hidden arrival column."""
-    plans: dict[str, JoinPlan]
+    plans: dict[str, Plan]
     """The plan of every join, by the node's name."""
 
-    def read_by_joins(self, source: Node) -> tuple[set[str], dict[str, tuple[JoinPlan, int]]]:
+    def read_by_joins(self, source: Node) -> tuple[set[str], dict[str, tuple[Plan, int]]]:
         """Event-time and arrival columns that joins read from a source, directly or through filters.
 
         With each arrival column comes a join that reads it, and the number of the input.
         """
         times: set[str] = set()
-        arrivals: dict[str, tuple[JoinPlan, int]] = {}
+        arrivals: dict[str, tuple[Plan, int]] = {}
         ports, seen = [Port(source.name)], set[Port]()
         while ports:
             port = ports.pop()
@@ -106,7 +96,7 @@ class Assembly:
         """Whether rows come in an order of their own: not what Flatten puts together, or several shards write."""
         for node in self.origins(port):
             plan = self.plans.get(node.name)
-            if isinstance(node.config, Flatten) or (plan is not None and plan.config.shards > 1):
+            if isinstance(node.config, Flatten) or (plan is not None and plan.shards > 1):
                 return False
         return True
 
@@ -124,17 +114,12 @@ class Assembly:
                 return kept and before.node in self.plans and self.in_time_order(before, column)
             case Read() | Create():
                 return True
-            case JoinConfig(window=window):
-                ordered = column == "ts" and window is not None and port.output in ("", "punctuations")
-            case AggregateConfig():
-                ordered = column == "ts" and not port.output
-            case PunctuateConfig() if port.output == "punctuations":
-                ordered = column == "ts"
-            case ReorderConfig() | PunctuateConfig():
-                ordered = column == self.plans[node.name].time_columns[0] and not port.output
+            case OperatorConfig():
+                plan = self.plans[node.name]
+                time = "ts" if port.output else plan.result_time
+                return plan.shards == 1 and column == time and plan.in_time_order(port.output)
             case _:
                 return False
-        return ordered and self.plans[node.name].config.shards == 1
 
     def input_schema(self, node: Node, label: str = "input") -> pa.Schema:
         """Columns of what a node reads."""
@@ -152,7 +137,7 @@ def assemble(pipeline: Pipeline, schema_of_source: Callable[[Node], pa.Schema]) 
         TemplateError: A source cannot be read, or a setting does not fit the columns that are there.
     """
     schemas: dict[Port, pa.Schema] = {}
-    plans: dict[str, JoinPlan] = {}
+    plans: dict[str, Plan] = {}
     for node in pipeline.nodes:
         inputs = {label: schemas[port] for label, port in node.inputs.items()}
         try:
@@ -182,7 +167,7 @@ def _add(
     inputs: dict[str, pa.Schema],
     schema_of_source: Callable[[Node], pa.Schema],
     schemas: dict[Port, pa.Schema],
-    plans: dict[str, JoinPlan],
+    plans: dict[str, Plan],
     equal: list[list[str]],
 ) -> None:
     main = Port(node.name)
@@ -200,51 +185,21 @@ def _add(
         case Flatten():
             schemas[main] = _flattened_schema(node, inputs)
         case OperatorConfig() as config:
-            plan = _bound(config, inputs, equal)
+            plan = operator_of(config).bind(config, inputs, equal)
             plans[node.name] = plan
-            schemas[main] = plan.result_schema
-            sides = {"metrics": METRICS_SCHEMA, "syncs": plan.result_schema}
-            sides["punctuations"] = plan.punctuation_schema
-            for output in plan.side_outputs:
-                schemas[Port(node.name, output)] = sides.get(output, LATE_SCHEMA)
+            for output in ("", *plan.side_outputs):
+                schemas[Port(node.name, output)] = plan.output_schema(output)
         case Write() | WriteKafka():
             pass
 
 
-def _equal_columns(pipeline: Pipeline, node: Node, plans: dict[str, JoinPlan]) -> list[list[str]]:
+def _equal_columns(pipeline: Pipeline, node: Node, plans: dict[str, Plan]) -> list[list[str]]:
     """Columns that are equal in every row of the first input: keys of the join that it comes from."""
     port = next(iter(node.inputs.values()), None)
     while port is not None and isinstance(pipeline.node(port.node).config, Filter):
         port = pipeline.node(port.node).inputs["input"]
-    return plans[port.node].equal_columns if port is not None and port.node in plans and not port.output else []
-
-
-def _bound(config: OperatorConfig, inputs: dict[str, pa.Schema], equal: list[list[str]]) -> JoinPlan:
-    match config:
-        case JoinConfig():
-            return bind(config, inputs)
-        case AggregateConfig():
-            # As for expressions.
-            from slackwater.transforms.operators.aggregate.plan import bind_aggregate
-
-            return bind_aggregate(config, inputs)
-        case ReorderConfig():
-            return bind_reorder(config, inputs)
-        case PunctuateConfig():
-            from slackwater.transforms.operators.punctuate import bind_punctuate
-
-            return bind_punctuate(config, inputs)
-        case ShedConfig():
-            from slackwater.transforms.operators.shed.plan import bind_shed
-
-            return bind_shed(config, inputs)
-        case ChooseValuesConfig():
-            return bind_choose_values(config, inputs)
-        case GroupCloseConfig():
-            from slackwater.transforms.operators.group_close.plan import bind_group_close
-
-            return bind_group_close(config, inputs, equal)
-    raise TypeError(config)
+    plan = None if port is None or port.output else plans.get(port.node)
+    return plan.equal_columns if isinstance(plan, JoinPlan) else []
 
 
 def _flattened_schema(node: Node, inputs: dict[str, pa.Schema]) -> pa.Schema:
@@ -271,7 +226,7 @@ def _flattened_schema(node: Node, inputs: dict[str, pa.Schema]) -> pa.Schema:
     return pa.schema([pa.field(name, type_) for name, type_ in types.items()])
 
 
-def _check_order(assembly: Assembly, node: Node, plan: JoinPlan) -> None:
+def _check_order(assembly: Assembly, node: Node, plan: Plan) -> None:
     """Raise where rows that Flatten put together have no column that says in which order they arrived."""
     if plan.arrival_columns is not None:
         return

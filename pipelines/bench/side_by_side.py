@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 
 from slackwater.transforms.arrival.intake import Chunk
-from slackwater.transforms.operators.registry import ShardOperator, open_operator
+from slackwater.transforms.operators.base import Operator
+from slackwater.transforms.operators.registry import open_operator
 from slackwater.transforms.settings.plan import JoinPlan
 
 
-def side_by_side(plans: Sequence[JoinPlan], chunks: Sequence[Chunk]) -> tuple[list[float], list[ShardOperator]]:
+def side_by_side(plans: Sequence[JoinPlan], chunks: Sequence[Chunk]) -> tuple[list[float], list[Operator]]:
     """Run the operators of plans over the same chunks; return the CPU seconds of each, and the operators."""
     operators = [open_operator(plan) for plan in plans]
     seconds = [0.0] * len(plans)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from slackwater.plugins.contract import Strategy
     from slackwater.plugins.registry.field_docs import Documented
     from slackwater.plugins.registry.manager import Provided
-    from slackwater.transforms.settings.plan import JoinPlan
+    from slackwater.transforms.settings.plan import Plan
 
 _FILES_SHOWN: Final = 20
 
@@ -168,80 +168,21 @@ def _files(config: Read) -> str:
     return f"{len(taken)}: {read}{more}" + (f"; skipped: {', '.join(left)}" if left else "")
 
 
-def _operator_rows(plan: JoinPlan, explain: bool) -> Iterable[tuple[str, str]]:
-    from slackwater.transforms.operators.reorder import ReorderPlan
-    from slackwater.transforms.operators.shed.plan import ShedPlan
-    from slackwater.transforms.settings.explanation import described, split_rows
+def _operator_rows(plan: Plan, explain: bool) -> Iterable[tuple[str, str]]:
+    from slackwater.transforms.operators.registry import operator_of
+    from slackwater.transforms.settings.explanation import split_rows
+    from slackwater.transforms.settings.plan import JoinPlan
 
     inputs = plan.inputs
     times = ", ".join(f"{i}.{column}" for i, column in zip(inputs, plan.time_columns, strict=True))
     yield "time", f"{times} (in {plan.unit})"
-    if plan.arrival_columns is not None and not plan.arrives_by_time:
+    if plan.arrival_columns is not None and not plan.by_time:
         yield "arrival", ", ".join(f"{i}.{c}" for i, c in zip(inputs, plan.arrival_columns, strict=True))
-    if plan.arrives_by_time:
-        yield from _close_rows(plan)
-    elif "syncs" in plan.side_outputs:
-        yield from _aggregate_rows(plan)
-    elif isinstance(plan, ShedPlan):
-        yield plan.shedding.stage, described(plan.shedding)
-    elif isinstance(plan, ReorderPlan):
-        yield plan.disorder.stage, described(plan.disorder)
-        if "punctuations" in plan.side_outputs:
-            yield "punctuations", ", ".join(plan.punctuation_schema.names)
+    yield from operator_of(plan.config).describe(plan)
+    if explain and isinstance(plan, JoinPlan):
+        yield from split_rows(plan)
     else:
-        yield from _join_rows(plan)
-        if explain:
-            yield from split_rows(plan)
-            return
-    yield "shards", str(plan.config.shards)
-
-
-def _aggregate_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
-    from slackwater.transforms.operators.aggregate.functions import parse_aggregates
-    from slackwater.transforms.operators.aggregate.plan import AggregatePlan
-    from slackwater.transforms.settings.explanation import described
-
-    assert isinstance(plan, AggregatePlan)
-    config = plan.aggregate
-    yield "range", f"{config.range}, slide {config.slide or config.range}"
-    yield "group by", ", ".join(plan.group_by) or "none: one group"
-    found = (f"{aggregate.name} = {aggregate}" for aggregate in parse_aggregates(config.aggregates))
-    yield "aggregates", ", ".join(found)
-    if config.having is not None:
-        yield "having", config.having
-    yield plan.disorder.stage, described(plan.disorder)
-
-
-def _close_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
-    from slackwater.transforms.operators.aggregate.functions import parse_aggregates
-    from slackwater.transforms.operators.group_close.plan import GroupClosePlan
-
-    assert isinstance(plan, GroupClosePlan)
-    yield "group by", ", ".join(plan.by)
-    if plan.same:
-        yield "same", ", ".join(f"{column} = {key}" for column, key in plan.same.items())
-    found = (f"{aggregate.name} = {aggregate}" for aggregate in parse_aggregates(plan.close.aggregates))
-    yield "aggregates", ", ".join(found)
-    yield "window", "none" if plan.close.window is None else str(plan.close.window)
-
-
-def _join_rows(plan: JoinPlan) -> Iterable[tuple[str, str]]:
-    from slackwater.pipelines.template.expression_text import text_of
-    from slackwater.transforms.settings.explanation import described, windows
-
-    inputs = plan.members
-    yield "window", windows(plan)
-    condition = plan.condition
-    keys = [
-        " = ".join(f"{inputs[i]}.{condition.columns[i][cell].column}" for i, cell in members.items())
-        for members in condition.classes
-    ]
-    yield "keys", "; ".join(keys) or "none: every row meets every row of the windows"
-    if condition.predicates:
-        yield "predicates", "; ".join(text_of(predicate.tree) for predicate in condition.predicates)
-    for strategy in (plan.disorder, plan.join, plan.shedding):
-        yield strategy.stage, described(strategy)
-    yield "output", plan.config.output
+        yield "shards", str(plan.shards)
 
 
 def show_strategies(found: Sequence[Provided], broken: Mapping[str, str]) -> None:

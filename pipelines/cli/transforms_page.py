@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import docstring_parser
 
-from slackwater.pipelines.template.reader import SIDE_OUTPUTS
 from slackwater.transforms import beam as transforms
+from slackwater.transforms.operators.registry import operators
+from slackwater.transforms.operators.spec import OperatorSpec
 from slackwater.transforms.settings.signatures import descriptions, parameters
 
 _WIDTH: Final = 118
@@ -59,20 +60,20 @@ python -m apache_beam.yaml.main --yaml_pipeline_file=my.yaml \\
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([_HEAD, *(line for name in sorted(SIDE_OUTPUTS) for line in _section(name))])
+    return "\n".join([_HEAD, *(line for spec in operators() for line in _section(spec))])
 
 
-def _section(name: str) -> Iterator[str]:
-    transform: Any = getattr(transforms, name)
+def _section(spec: OperatorSpec) -> Iterator[str]:
+    transform: Any = getattr(transforms, spec.name)
     docs = docstring_parser.parse(transform.__doc__ or "", docstring_parser.DocstringStyle.GOOGLE)
-    yield f"## {name}\n"
+    yield f"## {spec.name}\n"
     for text in (docs.short_description, docs.long_description):
         yield textwrap.fill(_code(" ".join((text or "").split())), _WIDTH) + "\n"
-    yield f"Outputs: the main one, `{'`, `'.join(SIDE_OUTPUTS[name])}`.\n"
+    yield f"Outputs: the main one, `{'`, `'.join(spec.side_outputs)}`.\n"
     yield "| setting | type | default | meaning |"
     yield "|---|---|---|---|"
-    meanings = descriptions(transform.settings)
-    for parameter in parameters(transform.settings):
+    meanings = descriptions(spec.settings)
+    for parameter in parameters(spec.settings):
         cells = [f"`{parameter.name}`", _type(parameter), _default(parameter), meanings[parameter.name]]
         yield f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in cells)} |"
     yield ""

@@ -10,12 +10,13 @@ from slackwater.pipelines.assembly.pipeline import Assembly
 from slackwater.pipelines.template.reader import node_error
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.output.archive_directory import check_directory, check_unlocked, finished, prepare
+from slackwater.transforms.settings.plan import JoinPlan
 
 
 def check_archives(assembly: Assembly) -> None:
     """Raise TemplateError if a directory that a join names cannot become its archive; change nothing."""
     taken: dict[str, str] = {}
-    for name, plan in assembly.plans.items():
+    for name, plan in _joins(assembly):
         try:
             check_directory(plan)
             check_unlocked(plan)
@@ -28,6 +29,13 @@ def check_archives(assembly: Assembly) -> None:
             taken[os.path.realpath(plan.config.archive)] = name
 
 
+def _joins(assembly: Assembly) -> Iterator[tuple[str, JoinPlan]]:
+    """Yield the joins by name: they alone have archives."""
+    for name, plan in assembly.plans.items():
+        if isinstance(plan, JoinPlan):
+            yield name, plan
+
+
 @contextmanager
 def archives_of(assembly: Assembly) -> Iterator[None]:
     """Make the archives of all joins, and keep other runs from them.
@@ -36,7 +44,7 @@ def archives_of(assembly: Assembly) -> Iterator[None]:
     """
     check_archives(assembly)
     with ExitStack() as locks:
-        for name, plan in assembly.plans.items():
+        for name, plan in _joins(assembly):
             try:
                 lock = prepare(plan, unfinished=True)
             except ConfigError as error:
@@ -44,5 +52,5 @@ def archives_of(assembly: Assembly) -> Iterator[None]:
             if lock is not None:
                 locks.callback(os.close, lock)
         yield
-        for plan in assembly.plans.values():
+        for _, plan in _joins(assembly):
             finished(plan)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from slackwater.pipelines.template.graph import Filter, Flatten, MapToFields, Pipeline, Port
 from slackwater.transforms.errors import AccountError
 from slackwater.transforms.output.accounting import Accounting
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 
 class Sent(NamedTuple):
@@ -57,7 +57,7 @@ class Ledger:
             sum(part.filtered for part in before) + self._dropped[node.name],
         )
 
-    def settle(self, joins: Mapping[str, tuple[JoinPlan, Accounting]], written: Mapping[str, int]) -> None:
+    def settle(self, joins: Mapping[str, tuple[Plan, Accounting]], written: Mapping[str, int]) -> None:
         """Raise AccountError unless every row that was read is accounted for, and all output was written.
 
         Args:
@@ -74,7 +74,7 @@ class Ledger:
             if rows != sent:
                 raise AccountError.of(f"{name}: {_rows(sent)} came from {str(port)!r}, and {rows} were written")
 
-    def _read_outputs(self, name: str, plan: JoinPlan) -> dict[str, int]:
+    def _read_outputs(self, name: str, plan: Plan) -> dict[str, int]:
         """Return the rows of an operator's outputs that something reads."""
         ports = [
             port for output in ("", *plan.side_outputs) if self._pipeline.consumers(port := Port(name, output))
@@ -108,10 +108,10 @@ def settle_live(name: str, account: Accounting, sent: list[Sent]) -> None:
             )
 
 
-def settle_outputs(name: str, plan: JoinPlan, account: Accounting, given: Mapping[str, int]) -> None:
+def settle_outputs(name: str, plan: Plan, account: Accounting, given: Mapping[str, int]) -> None:
     """Raise AccountError if other numbers of rows came out of an operator than its account says."""
     counted = {"late": account.late_rows().total()}
-    if plan.config.output == "rows":
+    if not plan.setting.counts_only:
         counted[""] = account.results
     for output in counted.keys() & given.keys():
         if given[output] != counted[output]:

@@ -11,13 +11,13 @@ from slackwater.pipelines.runners.verdict import verdict, verdict_warnings
 from slackwater.plugins.disorder.budget import LEAST_LEFT, NEARLY
 from slackwater.plugins.registry.options import Memory, MemoryLimit
 from slackwater.transforms.output.accounting import Accounting
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan, SheddingPlan
 from slackwater.transforms.settings.time_unit import NANOS
 
 
 def summarise(
     runner: str,
-    joins: Mapping[str, tuple[JoinPlan, Accounting]],
+    joins: Mapping[str, tuple[Plan, Accounting]],
     elapsed_s: float,
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -85,13 +85,13 @@ def _least_recall(each: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {"recall": {"join": name, **known[name]}}
 
 
-def _numbers(plan: JoinPlan, account: Accounting) -> dict[str, Any]:
+def _numbers(plan: Plan, account: Accounting) -> dict[str, Any]:
     """Return the summary of one join, the verdict first."""
     numbers = account.summary(NANOS[plan.unit])
     return {**verdict(plan, account, numbers), **numbers}
 
 
-def _below(name: str, plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
+def _below(name: str, plan: Plan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
     """Say what was not reached; of a recall once, for its main reason."""
     short = list(_short_of_memory(name, plan, account))
     yield from short
@@ -100,12 +100,12 @@ def _below(name: str, plan: JoinPlan, account: Accounting, numbers: Mapping[str,
             yield warning
 
 
-def _lacking(name: str, plan: JoinPlan, account: Accounting) -> Iterator[str]:
+def _lacking(name: str, plan: Plan, account: Accounting) -> Iterator[str]:
     """Inputs that gave the join nothing to work with: most likely a mistake."""
     for i, label in enumerate(plan.inputs):
         rows = int(account.received[i])
-        if rows == 0 and plan.arrives_by_time and i:
-            yield f"{name}: no punctuation came, so none has closed a group; check that the join passes some on"
+        if rows == 0 and label in plan.without_rows:
+            yield f"{name}: {plan.without_rows[label]}"
         elif rows == 0 and i < len(plan.members):
             yield f"{name}: input {label!r} has no rows, so nothing can be joined; check its path and filters"
         elif rows and account.late[i, "bad_record"] == rows:
@@ -115,12 +115,13 @@ def _lacking(name: str, plan: JoinPlan, account: Accounting) -> Iterator[str]:
             )
 
 
-def _short_of_memory(name: str, plan: JoinPlan, account: Accounting) -> Iterator[str]:
+def _short_of_memory(name: str, plan: Plan, account: Accounting) -> Iterator[str]:
     """Say so if a recall target was not met for lack of memory, and how much it would take.
 
     Shedding may then lose what disorder has left of the target, or half of what may be lost if that is more.
     """
-    recall, memory = plan.disorder.stated_recall, plan.shedding.stated_memory
+    recall = plan.disorder.stated_recall
+    memory = plan.shedding.stated_memory if isinstance(plan, SheddingPlan) else None
     got, missed = account.recall_estimate(), account.missed_results()
     if recall is None or memory is None or got is None or not missed["shed"]:
         return

@@ -8,7 +8,7 @@ from typing import Any, Final
 from slackwater.plugins.disorder.budget import NEARLY
 from slackwater.plugins.registry.builtin import DISORDER
 from slackwater.transforms.output.accounting import Accounting
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan, SheddingPlan
 from slackwater.transforms.settings.time_unit import NANOS
 
 _NEARLY_ALL: Final = 0.9
@@ -18,7 +18,7 @@ _FEW: Final = 100
 """if that brings a row to this many of the others."""
 
 
-def verdict(plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> dict[str, Any]:
+def verdict(plan: Plan, account: Accounting, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was asked for and reached, as keys of the summary; ``numbers`` are the others."""
     found: dict[str, Any] = {}
     asked = plan.disorder.stated_recall
@@ -40,7 +40,7 @@ def verdict(plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> 
     return found
 
 
-def verdict_warnings(name: str, plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
+def verdict_warnings(name: str, plan: Plan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
     """Say where less was reached than asked, who held the join back, and whose clock was wrong."""
     yield from _missed_recall(name, plan, account, numbers)
     yield from _exceeded_ratio(name, plan, numbers)
@@ -55,12 +55,12 @@ def verdict_warnings(name: str, plan: JoinPlan, account: Accounting, numbers: Ma
             )
 
 
-def _caps(plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
+def _caps(plan: Plan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
     """Name what kept rows from waiting longer."""
     horizon = plan.disorder.longest_wait
     if horizon is not None and account.slack and max(account.slack) * NANOS[plan.unit] >= 0.98 * horizon:
         yield "horizon"
-    if plan.shedding.stated_memory is not None:
+    if isinstance(plan, SheddingPlan) and plan.shedding.stated_memory is not None:
         waited = numbers["latency_ms"]["p50"]
         if numbers["missed"].get("shed") or (waited is not None and cut_short(numbers)):
             yield "memory"
@@ -74,7 +74,7 @@ def cut_short(numbers: Mapping[str, Any]) -> bool:
     return bool(waited is not None and waited < _NEARLY_ALL * slack)
 
 
-def _missed_recall(name: str, plan: JoinPlan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
+def _missed_recall(name: str, plan: Plan, account: Accounting, numbers: Mapping[str, Any]) -> Iterator[str]:
     found = verdict(plan, account, numbers).get("recall")
     if found is None or found["reached"] is None or found["reached"] >= NEARLY * found["asked"]:
         return
@@ -97,7 +97,7 @@ def _missed_recall(name: str, plan: JoinPlan, account: Accounting, numbers: Mapp
     yield said
 
 
-def _exceeded_ratio(name: str, plan: JoinPlan, numbers: Mapping[str, Any]) -> Iterator[str]:
+def _exceeded_ratio(name: str, plan: Plan, numbers: Mapping[str, Any]) -> Iterator[str]:
     asked = plan.disorder.stated_late_share
     rows, late = sum(numbers["input"].values()), numbers["late"].get("too_late", 0)
     if asked is None or not rows or late <= asked * rows:
@@ -110,7 +110,7 @@ def _exceeded_ratio(name: str, plan: JoinPlan, numbers: Mapping[str, Any]) -> It
     yield f"{name}: {late / rows:.2%} of the rows came too late instead of {asked:.2%}; {remedy}"
 
 
-def _held_back(name: str, plan: JoinPlan, account: Accounting) -> Iterator[str]:
+def _held_back(name: str, plan: Plan, account: Accounting) -> Iterator[str]:
     """Name the input that nearly all rows waited for."""
     waited = account.waited
     others = int(account.received.sum())

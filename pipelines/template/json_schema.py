@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from slackwater.pipelines.template.settings import TRANSFORMS
+from slackwater.pipelines.template.settings import Inputs, transforms
 from slackwater.plugins.registry.builtin import RECALL
 from slackwater.plugins.registry.manager import STAGES, manager
-from slackwater.transforms.settings.plan import MAX_INPUTS, MIN_INPUTS
+from slackwater.transforms.operators.inputs import FixedInputs, NamedInputs
+from slackwater.transforms.operators.registry import operators
 
 Schema = dict[str, Any]
 
@@ -26,34 +27,6 @@ _ONE_INPUT: Final = {
         _NAME,
         {"type": "array", "items": _NAME, "minItems": 1, "maxItems": 1},
         {"type": "object", "additionalProperties": _NAME, "minProperties": 1, "maxProperties": 1},
-    ],
-}
-_JOIN_INPUTS: Final = {
-    "description": "inputs of the join: the name used in its settings, and the transform to read from",
-    "type": "object",
-    "additionalProperties": _NAME,
-    "minProperties": MIN_INPUTS,
-    "maxProperties": MAX_INPUTS,
-}
-
-
-_ROWS_AND_PUNCTUATIONS: Final = {
-    "description": "what to group, and what closes the groups: a join, and its output punctuations",
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {"rows": _NAME, "punctuations": _NAME},
-    "required": ["rows", "punctuations"],
-}
-_ROWS_MAYBE_PARTNERS: Final = {
-    "description": "what to shed from, and where its rows may find partners, which is only looked at",
-    "anyOf": [
-        _NAME,
-        {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {"rows": _NAME, "partners": _NAME},
-            "required": ["rows"],
-        },
     ],
 }
 _LISTED_INPUTS: Final = {
@@ -71,16 +44,16 @@ def template_schema() -> Schema:
     definitions: dict[str, Schema] = {
         "variable": {"type": "string", "pattern": r"\{[{%].*[}%]\}", "description": "a template variable"}
     }
-    for name, kind in TRANSFORMS.items():
+    for name, kind in transforms().items():
         definitions[f"{name}.config"] = _settings(kind.settings, definitions)
     for stage in STAGES:
         strategies = _strategies(stage, definitions)
-        for name in ("SlidingWindowJoin", "SlidingWindowAggregate", "Reorder", "Punctuate", "Shed"):
-            settings = definitions[f"{name}.config"]["properties"]
+        for spec in operators():
+            settings = definitions[f"{spec.name}.config"]["properties"]
             if stage in settings:
                 settings[stage] = {"description": settings[stage].get("description", ""), "oneOf": strategies}
     definitions["transform"] = _transform()
-    transforms = {"type": "array", "items": {"$ref": "#/$defs/transform"}}
+    listed = {"type": "array", "items": {"$ref": "#/$defs/transform"}}
     return {
         "$schema": DIALECT,
         "title": "Slackwater template",
@@ -98,9 +71,9 @@ def template_schema() -> Schema:
                         "description": "chain: each transform reads the one before; composite: by name",
                     },
                     "source": {"$ref": "#/$defs/transform", "description": "first transform of a chain"},
-                    "transforms": transforms,
+                    "transforms": listed,
                     "sink": {"$ref": "#/$defs/transform", "description": "last transform of a chain"},
-                    "extra_transforms": transforms,
+                    "extra_transforms": listed,
                     "resource_hints": {"type": "object", "description": "for Beam; of no effect here"},
                 },
             },
@@ -115,24 +88,15 @@ def template_schema() -> Schema:
 def _transform() -> Schema:
     """Any transform: which settings and inputs it takes follows from its type."""
     rules = []
-    for name, kind in TRANSFORMS.items():
+    for name, kind in transforms().items():
         then: Schema = {"properties": {"config": {"$ref": f"#/$defs/{name}.config"}}}
         if kind.settings.model_json_schema().get("required"):
             then["required"] = ["config"]
-        if kind.inputs == "named":
-            then["properties"]["input"] = _JOIN_INPUTS
+        then["properties"]["input"] = _input(kind.inputs)
+        if isinstance(kind.inputs, NamedInputs) or (
+            isinstance(kind.inputs, FixedInputs) and len(kind.inputs.required) > 1
+        ):
             then["required"] = [*then.get("required", []), "input"]
-        elif kind.inputs == "rows and punctuations":
-            then["properties"]["input"] = _ROWS_AND_PUNCTUATIONS
-            then["required"] = [*then.get("required", []), "input"]
-        elif kind.inputs == "listed":
-            then["properties"]["input"] = _LISTED_INPUTS
-        elif kind.inputs == "rows, maybe partners":
-            then["properties"]["input"] = _ROWS_MAYBE_PARTNERS
-        elif kind.inputs == "one":
-            then["properties"]["input"] = _ONE_INPUT
-        else:
-            then["properties"]["input"] = {"type": "object", "maxProperties": 0}
         rules.append({"if": {"properties": {"type": {"const": name}}, "required": ["type"]}, "then": then})
     return {
         "type": "object",
@@ -143,7 +107,7 @@ def _transform() -> Schema:
                 "description": "what the transform does",
                 "oneOf": [
                     {"const": name, "description": (kind.settings.__doc__ or "").split("\n", 1)[0]}
-                    for name, kind in TRANSFORMS.items()
+                    for name, kind in transforms().items()
                 ],
             },
             "name": {**_NAME, "description": "name that other transforms use; default: the type"},
@@ -153,6 +117,31 @@ def _transform() -> Schema:
         },
         "allOf": rules,
     }
+
+
+def _input(inputs: Inputs) -> Schema:
+    """What a transform reads from."""
+    if isinstance(inputs, NamedInputs):
+        return {
+            "description": "inputs of the join: the name used in its settings, and the transform to read from",
+            "type": "object",
+            "additionalProperties": _NAME,
+            "minProperties": inputs.least,
+            "maxProperties": inputs.most,
+        }
+    if isinstance(inputs, FixedInputs):
+        named: Schema = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {name: _NAME for name in inputs.names},
+            "required": list(inputs.required),
+        }
+        if len(inputs.required) > 1:
+            return {"description": inputs.about, **named}
+        return {"description": inputs.about, "anyOf": [_NAME, named]}
+    if inputs == "listed":
+        return _LISTED_INPUTS
+    return _ONE_INPUT if inputs == "one" else {"type": "object", "maxProperties": 0}
 
 
 def _strategies(stage: str, definitions: dict[str, Schema]) -> list[Schema]:

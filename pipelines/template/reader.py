@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from slackwater.pipelines.template.graph import Config, Location, Node, Pipeline, Port, in_order
-from slackwater.pipelines.template.settings import TRANSFORMS
+from slackwater.pipelines.template.settings import transforms
 from slackwater.pipelines.template.text import Document, TemplateError, find_template, read_document, shipped
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.settings.models import GROUP_CLOSE_INPUTS, SHED_INPUTS, OperatorConfig
-from slackwater.transforms.settings.plan import MAX_INPUTS, MIN_INPUTS
+from slackwater.transforms.operators.inputs import FixedInputs, NamedInputs
+from slackwater.transforms.settings.models import OperatorConfig
 
 __all__ = ["TemplateError", "node_error", "read_template", "read_template_text", "shipped"]
 
@@ -25,15 +25,6 @@ PIPELINE_KEYS: Final = ("type", "transforms", "source", "sink", "extra_transform
 TRANSFORM_KEYS: Final = ("type", "name", "input", "config")
 MAIN_OUTPUTS: Final = ("out", "output", "main", "results", "good")
 """Other ways to write a node's main output."""
-SIDE_OUTPUTS: Final = {
-    "SlidingWindowJoin": ("late", "punctuations", "metrics"),
-    "SlidingWindowAggregate": ("late", "metrics", "syncs"),
-    "Punctuate": ("late", "punctuations", "metrics"),
-    "Reorder": ("late", "metrics"),
-    "Shed": ("late",),
-    "GroupClose": ("late",),
-    "ChooseValues": ("late",),
-}
 
 
 def read_template(ref: str, variables: Mapping[str, str]) -> Pipeline:
@@ -87,6 +78,7 @@ class _Template:
 
     def __init__(self, document: Document) -> None:
         self._document = document
+        self._kinds = transforms()
         self._drafts: dict[str, _Draft] = {}
         self._of_type: dict[str, list[_Draft]] = {}
         self._lines: dict[tuple[str, ...], list[tuple[tuple[str, ...], int]]] = {}
@@ -148,14 +140,14 @@ class _Template:
             raise document.error("is not supported: outputs have fixed names; remove it", *at, "output")
         kind = spec.get("type")
         if kind is None:
-            raise document.error(f"has no type; add one of {', '.join(TRANSFORMS)}", *at)
+            raise document.error(f"has no type; add one of {', '.join(self._kinds)}", *at)
         if kind in ("chain", "composite"):
             raise document.error(
                 f"{kind} within a pipeline is not supported; list its transforms here", *at, "type"
             )
-        if not isinstance(kind, str) or kind not in TRANSFORMS:
+        if not isinstance(kind, str) or kind not in self._kinds:
             raise document.error(
-                f"no transform named {kind!r}; known: {', '.join(TRANSFORMS)}. Check the spelling.",
+                f"no transform named {kind!r}; known: {', '.join(self._kinds)}. Check the spelling.",
                 *at,
                 "type",
             )
@@ -229,7 +221,7 @@ class _Template:
                 "config",
             )
         try:
-            return TRANSFORMS[draft.type].build(given or {})
+            return self._kinds[draft.type].build(given or {})
         except ConfigError as error:
             node = Node(draft.name, draft.type, {}, None, place, lines)  # type: ignore[arg-type]
             raise node_error(node, error) from None
@@ -239,7 +231,7 @@ class _Template:
 
     def _inputs(self, draft: _Draft) -> dict[str, Port]:
         """Look up what a transform reads from."""
-        wanted = TRANSFORMS[draft.type].inputs
+        wanted = self._kinds[draft.type].inputs
         given = draft.spec.get("input")
         if draft.before is not None and wanted == "one":
             return {"input": self._port(draft, draft.before)}
@@ -252,14 +244,12 @@ class _Template:
                 )
                 raise self._input_error(draft, fault)
             return {}
-        if wanted == "named":
-            return self._join_inputs(draft, given)
+        if isinstance(wanted, NamedInputs):
+            return self._named_inputs(draft, given, wanted)
+        if isinstance(wanted, FixedInputs):
+            return self._fixed_inputs(draft, given, wanted)
         if wanted == "listed":
             return self._listed_inputs(draft, given)
-        if wanted == "rows and punctuations":
-            return self._rows_and_punctuations(draft, given)
-        if wanted == "rows, maybe partners":
-            return self._rows_maybe_partners(draft, given)
         if isinstance(given, dict) and len(given) == 1:
             ((label, given),) = given.items()
             return {"input": self._port(draft, given, label)}
@@ -267,35 +257,28 @@ class _Template:
             raise self._input_error(draft, "has no input; add input: with the name of a transform")
         return {"input": self._port(draft, given)}
 
-    def _join_inputs(self, draft: _Draft, given: Any) -> dict[str, Port]:
+    def _named_inputs(self, draft: _Draft, given: Any, wanted: NamedInputs) -> dict[str, Port]:
+        least, most = wanted.least, wanted.most
         if draft.chained:
             raise self._input_error(draft, "joins several inputs, which a chain cannot; use type: composite")
         if not isinstance(given, dict):
-            raise self._input_error(
-                draft, f"must be {MIN_INPUTS} to {MAX_INPUTS} inputs as {{name: transform, …}}"
-            )
-        if not MIN_INPUTS <= len(given) <= MAX_INPUTS:
-            raise self._input_error(draft, f"needs {MIN_INPUTS} to {MAX_INPUTS} inputs, got {len(given)}")
+            raise self._input_error(draft, f"must be {least} to {most} inputs as {{name: transform, …}}")
+        if not least <= len(given) <= most:
+            raise self._input_error(draft, f"needs {least} to {most} inputs, got {len(given)}")
         return {label: self._port(draft, value, label) for label, value in given.items()}
 
-    def _rows_and_punctuations(self, draft: _Draft, given: Any) -> dict[str, Port]:
-        if not isinstance(given, dict) or set(given) != set(GROUP_CLOSE_INPUTS):
-            raise self._input_error(
-                draft,
-                "must be {rows: transform, punctuations: transform}, such as a join and its punctuations",
-            )
-        return {label: self._port(draft, given[label], label) for label in GROUP_CLOSE_INPUTS}
-
-    def _rows_maybe_partners(self, draft: _Draft, given: Any) -> dict[str, Port]:
-        if draft.before is not None:
-            given = draft.before
-        if not isinstance(given, dict):
-            given = {SHED_INPUTS[0]: given}
-        if tuple(sorted(given, reverse=True)) not in (SHED_INPUTS, SHED_INPUTS[:1]):
-            raise self._input_error(draft, "must be a transform, or {rows: transform, partners: transform}")
-        if not given[SHED_INPUTS[0]]:
+    def _fixed_inputs(self, draft: _Draft, given: Any, wanted: FixedInputs) -> dict[str, Port]:
+        if len(wanted.required) == 1:
+            given = draft.before or given
+            given = given if isinstance(given, dict) else {wanted.required[0]: given}
+        if not isinstance(given, dict) or not set(wanted.required) <= set(given) <= set(wanted.names):
+            names = ", ".join(f"{name}: transform" for name in wanted.names)
+            alone = "a transform, or " if len(wanted.required) == 1 else ""
+            example = f", such as {wanted.example}" if wanted.example else ""
+            raise self._input_error(draft, f"must be {alone}{{{names}}}{example}")
+        if len(wanted.required) == 1 and not given[wanted.required[0]]:
             raise self._input_error(draft, "has no input; add input: with the name of a transform")
-        return {label: self._port(draft, given[label], label) for label in SHED_INPUTS if label in given}
+        return {label: self._port(draft, given[label], label) for label in wanted.names if label in given}
 
     def _listed_inputs(self, draft: _Draft, given: Any) -> dict[str, Port]:
         if draft.before is not None:
@@ -328,13 +311,16 @@ class _Template:
                 f"no transform named {name or ref!r}; there are {', '.join(self._drafts)}. Check the name.",
                 *label,
             )
-        if TRANSFORMS[target.type].inputs == "one" and target.type.startswith("WriteTo"):
+        kind = self._kinds[target.type]
+        if kind.sink:
             raise self._input_error(
                 draft, f"{target.name!r} writes files and passes no rows on; read before it", *label
             )
         if output in MAIN_OUTPUTS:
             output = ""
-        outputs = {_error_output(target) if o == "late" else o: o for o in SIDE_OUTPUTS.get(target.type, ())}
+        operator = kind.operator
+        sides = () if operator is None else operator.side_outputs
+        outputs = {_error_output(target) if o == "late" else o: o for o in sides}
         if output and output not in outputs:
             known = ", ".join([target.name, *(f"{target.name}.{o}" for o in outputs)])
             raise self._input_error(draft, f"{target.name!r} has no output {output!r}; it has {known}", *label)

@@ -15,22 +15,15 @@ from slackwater.pipelines.template.kafka import ReadKafkaSettings, WriteKafkaSet
 from slackwater.plugins.registry.field_docs import Documented
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expressions.tree import Expr, ExpressionError, Lit, Op
-from slackwater.transforms.settings.models import (
-    AggregateConfig,
-    ChooseValuesConfig,
-    GroupCloseConfig,
-    JoinConfig,
-    OperatorConfig,
-    PunctuateConfig,
-    ReorderConfig,
-    ShedConfig,
-    config_error,
-)
+from slackwater.transforms.operators.inputs import FixedInputs, NamedInputs, OneInput
+from slackwater.transforms.operators.registry import operators
+from slackwater.transforms.operators.spec import OperatorSpec
+from slackwater.transforms.settings.models import OperatorConfig, config_error
 
 _Model = TypeVar("_Model", bound=BaseModel)
 FileType = Literal["integer", "number", "string", "boolean", "timestamp", "date"]
 OutputType = Literal["integer", "number", "string", "boolean"]
-Inputs = Literal["none", "one", "named", "listed", "rows and punctuations", "rows, maybe partners"]
+Inputs = Literal["none", "one", "listed"] | NamedInputs | FixedInputs
 
 
 class Settings(Documented):
@@ -123,6 +116,10 @@ class Kind(NamedTuple):
     settings: type[BaseModel]
     build: Callable[[Mapping[str, Any]], Config]
     inputs: Inputs
+    sink: bool = False
+    """Whether it passes no rows on."""
+    operator: OperatorSpec | None = None
+    """What has outputs besides the main one; None for a source, a sink, or a step without state."""
 
 
 def _read_parquet(given: Mapping[str, Any]) -> Read:
@@ -161,7 +158,7 @@ def _write(format: str) -> Kind:
     def build(given: Mapping[str, Any]) -> Write:
         return Write(format, _validated(WriteSettings, given).path)
 
-    return Kind(WriteSettings, build, "one")
+    return Kind(WriteSettings, build, "one", sink=True)
 
 
 def _create(given: Mapping[str, Any]) -> Create:
@@ -191,11 +188,11 @@ def _map(given: Mapping[str, Any]) -> MapToFields:
     return MapToFields(trees, settings.append, drop)
 
 
-def _operator(config: type[OperatorConfig], inputs: Inputs) -> Kind:
+def _operator(spec: OperatorSpec) -> Kind:
     def build(given: Mapping[str, Any]) -> OperatorConfig:
-        return config.read(dict(given))
+        return spec.settings.read(dict(given))
 
-    return Kind(config, build, inputs)
+    return Kind(spec.settings, build, "one" if isinstance(spec.inputs, OneInput) else spec.inputs, operator=spec)
 
 
 def _flatten(given: Mapping[str, Any]) -> Flatten:
@@ -203,7 +200,7 @@ def _flatten(given: Mapping[str, Any]) -> Flatten:
     return Flatten()
 
 
-TRANSFORMS: Final[dict[str, Kind]] = {
+_SOURCES: Final[dict[str, Kind]] = {
     "ReadFromParquet": Kind(ReadSettings, _read_parquet, "none"),
     "ReadFromCsv": Kind(ReadCsvSettings, _read_csv, "none"),
     "ReadFromJson": Kind(ReadJsonSettings, _read_json, "none"),
@@ -214,20 +211,20 @@ TRANSFORMS: Final[dict[str, Kind]] = {
     "Filter": Kind(FilterSettings, _filter, "one"),
     "MapToFields": Kind(MapSettings, _map, "one"),
     "Flatten": Kind(FlattenSettings, _flatten, "listed"),
-    "ChooseValues": _operator(ChooseValuesConfig, "named"),
-    "GroupClose": _operator(GroupCloseConfig, "rows and punctuations"),
-    "Punctuate": _operator(PunctuateConfig, "one"),
-    "Reorder": _operator(ReorderConfig, "one"),
-    "Shed": _operator(ShedConfig, "rows, maybe partners"),
-    "SlidingWindowAggregate": _operator(AggregateConfig, "one"),
-    "SlidingWindowJoin": _operator(JoinConfig, "named"),
+}
+_SINKS: Final[dict[str, Kind]] = {
     "WriteToParquet": _write("parquet"),
     "WriteToCsv": _write("csv"),
     "WriteToJson": _write("json"),
     "WriteToKafka": Kind(
-        WriteKafkaSettings, lambda given: write_kafka(_validated(WriteKafkaSettings, given)), "one"
+        WriteKafkaSettings, lambda given: write_kafka(_validated(WriteKafkaSettings, given)), "one", sink=True
     ),
 }
+
+
+def transforms() -> dict[str, Kind]:
+    """Return the types of transforms that a template may name: ours around the operators that are registered."""
+    return {**_SOURCES, **{spec.name: _operator(spec) for spec in operators()}, **_SINKS}
 
 
 def _validated(model: type[_Model], given: Mapping[str, Any]) -> _Model:

@@ -11,7 +11,8 @@ import numpy as np
 
 from slackwater.plugins.clock import clock_at, now_nanos
 from slackwater.transforms.arrival.intake import Chunk
-from slackwater.transforms.operators.registry import ShardOperator, open_operator
+from slackwater.transforms.operators.base import Operator
+from slackwater.transforms.operators.registry import open_operator
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.settings.plan import JoinPlan
 from slackwater.transforms.state.journal import LEAST_LOG, Journal, Opened, Shards
@@ -80,7 +81,7 @@ class Worker:
 
     def forget(self) -> None:
         """Lose everything in memory."""
-        self.shards: Shards[ShardOperator] = Shards(self._most)
+        self.shards: Shards[Operator] = Shards(self._most)
         plan = self._plan
         self._journal = Journal(
             self.shards,

@@ -14,7 +14,7 @@ from slackwater.plugins.clock import now_nanos
 from slackwater.plugins.contract import NEVER, Bools, Int8s, Int64s, Snapshot
 from slackwater.transforms.arrival.event_times import LIMIT
 from slackwater.transforms.kernels.arrival import guard as kernel
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 YEAR_NANOS: Final = 365 * 86_400 * 10**9
 _AHEAD_NANOS: Final = YEAR_NANOS
@@ -35,9 +35,9 @@ class Limits(NamedTuple):
     """Whether gaps and delays that were believed are odd no more: not where the setting has a limit."""
 
     @classmethod
-    def of(cls, plan: JoinPlan) -> Limits:
+    def of(cls, plan: Plan) -> Limits:
         """Return the limits of a plan."""
-        guard, setting = plan.config.guard, plan.setting
+        guard, setting = plan.guard, plan.setting
         windows = [2 * ticks for ticks in setting.windows if ticks < LIMIT]
         own_ahead, own_behind = (
             max(nanos // setting.nanos_per_tick, *windows, 0) for nanos in (_AHEAD_NANOS, _BEHIND_NANOS)
@@ -74,7 +74,7 @@ class Guard:
         snapshot: what ``snapshot`` returned, or None.
     """
 
-    def __init__(self, plan: JoinPlan, inputs: int, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: Plan, inputs: int, snapshot: Snapshot | None = None) -> None:
         self.limits = Limits.of(plan)
         self._limits = np.array(self.limits, np.int64)
         self._nanos = plan.setting.nanos_per_tick

@@ -14,7 +14,7 @@ from slackwater.transforms.arrival.guard import Guard
 from slackwater.transforms.arrival.time_faults import TimeFaults
 from slackwater.transforms.kernels.arrival import guard as kernel
 from slackwater.transforms.rows import ipc, row_code
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.sharding.copies import COPY, without_copies
 
 _REASON_OF = {kernel.TOO_OLD: "too_late", kernel.IN_FUTURE: "future_time"}
@@ -83,7 +83,7 @@ class Intake:
     a join never waits for them.
     """
 
-    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: Plan, snapshot: Snapshot | None = None) -> None:
         self._plan = plan
         self._counts_as = np.asarray(plan.counts_as, np.int8)
         self._guard = Guard(plan, len(plan.members), snapshot)
@@ -210,7 +210,7 @@ class Intake:
         if not chunk.bounded:
             return self._guard.now(chunk.input.size)
         columns, schemas = self._plan.arrival_columns, self._plan.schemas.values()
-        if columns is None or self._plan.arrives_by_time:
+        if columns is None or self._plan.by_time:
             return _NO_CLOCK
         clock = np.full(chunk.input.size, NEVER, np.int64)
         for batch, at, column, schema in zip(chunk.batches, of_input, columns, schemas, strict=True):
@@ -238,7 +238,7 @@ class PartProgress:
     What the shards know is not known here, so the rows of the part that come after a row judge it.
     """
 
-    def __init__(self, plan: JoinPlan, which: int) -> None:
+    def __init__(self, plan: Plan, which: int) -> None:
         self._column, self._unit = plan.time_columns[which], plan.unit
         self._guard = Guard(plan, 1)
 
@@ -300,7 +300,7 @@ def _kept(chunk: Chunk) -> Snapshot:
     return {"input": chunk.input, "arrival": chunk.arrival, "batches": batches, **came}
 
 
-def _restored(plan: JoinPlan, held: Snapshot) -> Chunk:
+def _restored(plan: Plan, held: Snapshot) -> Chunk:
     batches = [
         ipc.from_bytes(data)[0] if data else pa.RecordBatch.from_pylist([], schema=schema)
         for data, schema in zip(held["batches"], plan.schemas.values(), strict=True)

@@ -10,7 +10,7 @@ from slackwater.plugins.contract import NEVER, Bools, Int64s, Snapshot
 from slackwater.plugins.registry.options import Duration
 from slackwater.transforms.arrival.event_times import LIMIT
 from slackwater.transforms.kernels.arrival.guard import AFTER, ENOUGH, SEVERAL
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 _LEAST_NANOS: Final = 60 * 10**9
 """Jumps of less than a minute, or two windows, are taken for ordinary disorder."""
@@ -30,7 +30,7 @@ class Jumps:
         snapshot: what ``snapshot`` returned, or None.
     """
 
-    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: Plan, snapshot: Snapshot | None = None) -> None:
         setting = plan.setting
         windows = [2 * ticks for ticks in setting.windows if ticks < LIMIT]
         self._nanos = setting.nanos_per_tick

@@ -14,11 +14,11 @@ from slackwater.transforms.arrival.order import in_order, numbers_of
 from slackwater.transforms.rows.encoder import int64s
 from slackwater.transforms.rows.size import cuts
 from slackwater.transforms.rows.sorted_rows import SortedRows
-from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.settings.plan import ARRIVAL, Plan
 from slackwater.transforms.sharding.copies import with_copies
 
 
-def arrival_numbers(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
+def arrival_numbers(plan: Plan, which: int, batch: pa.RecordBatch) -> Int64s:
     """Return a number for each row that follows from itself and the batch: the named column, else the hidden one.
 
     Batches of a live input are taken in this order, and rows are scattered over shards by it. Of a bounded input,
@@ -112,11 +112,11 @@ class Part(NamedTuple):
     """With a column COPY where rows of their input may go to several shards."""
 
 
-def split_by_shard(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> list[Part]:
+def split_by_shard(plan: Plan, which: int, batch: pa.RecordBatch) -> list[Part]:
     """Return what each shard gets of a batch of input ``which``, but for shards that get nothing."""
     if not batch.num_rows:
         return []
-    if plan.config.shards == 1:
+    if plan.shards == 1:
         return [Part(0, np.arange(batch.num_rows), batch)]
     copies = plan.partitioning.copies(which)
     home, row, shards = plan.partitioning.routes(which, batch)

@@ -23,7 +23,7 @@ from slackwater.transforms.rows.words import decoded
 from slackwater.transforms.settings.time_unit import NANOS, arrival_unit, is_text
 
 if TYPE_CHECKING:
-    from slackwater.transforms.settings.plan import JoinPlan
+    from slackwater.transforms.settings.plan import Plan
 
 
 class Numbers(NamedTuple):
@@ -45,14 +45,14 @@ class Numbers(NamedTuple):
         return np.where(self.follows, np.maximum(self.values, reached), self.values)
 
 
-def numbers_of(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Numbers:
+def numbers_of(plan: Plan, which: int, batch: pa.RecordBatch) -> Numbers:
     """Return the numbers of rows of input ``which``, which are in the order of the input.
 
     Raises:
         SlackwaterError: A value of the arrival column cannot be compared.
     """
     follows = followers(plan, which, batch)
-    if plan.arrival_columns is None or plan.arrives_by_time:
+    if plan.arrival_columns is None or plan.by_time:
         values = times_of(plan, which, batch)
     else:
         values = _column(plan, which, batch.column(plan.arrival_columns[which]))
@@ -61,7 +61,7 @@ def numbers_of(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Numbers:
     return Numbers(values, follows)
 
 
-def followers(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Bools | None:
+def followers(plan: Plan, which: int, batch: pa.RecordBatch) -> Bools | None:
     """Return which rows of input ``which`` have the largest number so far, None if none has.
 
     All have it where no column is named, else those that say nothing.
@@ -69,12 +69,12 @@ def followers(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Bools | None
     if plan.arrival_columns is None:
         return np.ones(batch.num_rows, np.bool_)
     column = decoded(batch.column(plan.arrival_columns[which]))
-    if plan.arrives_by_time or not column.null_count:
+    if plan.by_time or not column.null_count:
         return None
     return ~valid_mask(column)
 
 
-def times_of(plan: JoinPlan, which: int, batch: pa.RecordBatch) -> Int64s:
+def times_of(plan: Plan, which: int, batch: pa.RecordBatch) -> Int64s:
     """Return the event times of rows of input ``which`` in ticks, NEVER where there is none."""
     ticks, known = event_times(batch.column(plan.time_columns[which]), plan.unit)
     return np.where(known, ticks, NEVER)
@@ -88,7 +88,7 @@ def in_order(numbers: Int64s) -> bool:
 class Numbering:
     """Numbers the rows of one input, batch after batch in its order."""
 
-    def __init__(self, plan: JoinPlan, which: int) -> None:
+    def __init__(self, plan: Plan, which: int) -> None:
         self._plan, self._which = plan, which
         self._reached = NEVER
 
@@ -117,7 +117,7 @@ class Reached:
         return int(self._reached[-1])
 
 
-def _column(plan: JoinPlan, which: int, column: pa.Array) -> Int64s:
+def _column(plan: Plan, which: int, column: pa.Array) -> Int64s:
     """Return an arrival column as numbers, NEVER where there is none."""
     assert plan.arrival_columns is not None
     column = decoded(column)

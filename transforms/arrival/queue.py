@@ -7,11 +7,11 @@ live input, measured. Given the rate, nothing but the arrivals decides who waits
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from slackwater.plugins.contract import NEVER, Bools, Float64s, Int64s, JoinLogic, Snapshot, Tuples
+from slackwater.plugins.contract import NEVER, Bools, Float64s, Held, Int64s, Snapshot, Tuples
 from slackwater.plugins.guard.calls import guarded
 from slackwater.plugins.shedding.partners import Partners
 from slackwater.transforms.arrival.event_times import event_times
@@ -25,7 +25,7 @@ from slackwater.transforms.rows import row_code
 from slackwater.transforms.rows.encoder import CellEncoder, grown
 from slackwater.transforms.rows.store import Beside, RowStore
 from slackwater.transforms.settings.columns import clock_nanos
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import SheddingPlan
 from slackwater.transforms.sharding.copies import with_copies, without_copies
 
 LIVE_NANOS: Final = 1_000
@@ -52,6 +52,16 @@ class Arrived(NamedTuple):
         return Arrived._make(array[which] for array in self)
 
 
+class Holder(Protocol):
+    """What rows wait for: it holds tuples that they may meet."""
+
+    def live(self) -> int:
+        """Return how many there are."""
+
+    def held(self) -> Held:
+        """Return them, in any order."""
+
+
 class InputQueue:
     """Rows of a shard that wait to be served, in the order of their arrival, never more than ``Queue.rows``.
 
@@ -65,13 +75,13 @@ class InputQueue:
     """
 
     def __init__(
-        self, plan: JoinPlan, encoder: CellEncoder, accounting: Accounting, snapshot: Snapshot | None = None
+        self, plan: SheddingPlan, encoder: CellEncoder, accounting: Accounting, snapshot: Snapshot | None = None
     ) -> None:
         assert plan.queue is not None
         options = plan.queue
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._plan, self._encoder, self._accounting, self._options = plan, encoder, accounting, options
-        self._windows = np.asarray(plan.windows, np.int64)
+        self._windows = np.asarray(plan.setting.windows, np.int64)
         self._counts_as = np.asarray(plan.counts_as, np.int8)
         self._logic = guarded(plan.shedding, plan.setting, state.get("logic"))
         self._by_partners = self._logic.scores_are_chances
@@ -108,7 +118,7 @@ class InputQueue:
         return self._service.rate
 
     def serve(
-        self, chunk: Chunk, join: JoinLogic, on_t: Callable[[], int], bad: list[Refused] | None = None
+        self, chunk: Chunk, join: Holder, on_t: Callable[[], int], bad: list[Refused] | None = None
     ) -> Iterator[tuple[Chunk, list[Refused]]]:
         """Yield rows whose turn has come, with those that were shed; the next are found once these are joined.
 
@@ -255,7 +265,7 @@ class InputQueue:
         """Return the results that tuples would find now; those that come too late do not look for any."""
         return np.where(tuples.ts >= self._now, self._partners.matching(tuples), 0.0)
 
-    def _look(self, join: JoinLogic, on_t: int) -> None:
+    def _look(self, join: Holder, on_t: int) -> None:
         """See what the join holds, and score all that wait anew."""
         self._now = on_t
         self._until_look = max(self._options.refresh, join.live() // 2)

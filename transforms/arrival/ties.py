@@ -19,10 +19,10 @@ from slackwater.transforms.arrival.merge import merge, without_arrival
 from slackwater.transforms.arrival.order import in_order
 from slackwater.transforms.rows.json_text import rows_to_json
 from slackwater.transforms.rows.sorted_rows import SortedRows
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 
-def in_stable_order(plan: JoinPlan, batches: Sequence[pa.RecordBatch], arrivals: Sequence[Int64s]) -> Chunk:
+def in_stable_order(plan: Plan, batches: Sequence[pa.RecordBatch], arrivals: Sequence[Int64s]) -> Chunk:
     """Merge one batch per input into a chunk, as ``in_arrival_order``, whatever order the rows of a batch are in.
 
     Rows of an input with equal numbers go in order of event time, then of their text as JSON: those that are left
@@ -36,7 +36,7 @@ def in_stable_order(plan: JoinPlan, batches: Sequence[pa.RecordBatch], arrivals:
     return merge(rows, numbers).whole()
 
 
-def stable_order(plan: JoinPlan, which: int, batches: Sequence[pa.RecordBatch], arrival: Int64s) -> Int64s | None:
+def stable_order(plan: Plan, which: int, batches: Sequence[pa.RecordBatch], arrival: Int64s) -> Int64s | None:
     """Return the order of an input's rows, ties settled; None if they are in it."""
     order = np.argsort(arrival, kind="stable")
     numbers = arrival[order]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from slackwater.plugins.contract import NEVER, Arrivals, Int8s, Int64s, Snapshot
 from slackwater.transforms.arrival.guard import YEAR_NANOS
 from slackwater.transforms.arrival.jumps import Jumps, limit_below, rounded
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.settings.time_unit import NANOS
 from slackwater.transforms.settings.time_zones import zone_warnings
 
@@ -29,7 +29,7 @@ class TimeFaults:
         snapshot: what ``snapshot`` returned, or None.
     """
 
-    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: Plan, snapshot: Snapshot | None = None) -> None:
         self._plan = plan
         self._jumps = Jumps(plan, snapshot["jumps"] if snapshot else None)
         self._year = YEAR_NANOS // plan.setting.nanos_per_tick

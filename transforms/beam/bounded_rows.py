@@ -11,7 +11,7 @@ from apache_beam.transforms.window import GlobalWindow, GlobalWindows, WindowedV
 
 from slackwater.transforms.beam.rows import RowReader
 from slackwater.transforms.beam.shard import pieces
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 GATHERED_ROWS: Final = 1 << 14
 
@@ -23,7 +23,7 @@ class GatherRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
     Rows come in any order: without an arrival column, they are taken in order of event time.
     """
 
-    def __init__(self, plan: JoinPlan, which: int, reader: RowReader) -> None:
+    def __init__(self, plan: Plan, which: int, reader: RowReader) -> None:
         self._plan, self._which, self._reader = plan, which, reader
         self._place = 0
         self._rows: list[Any] = []

@@ -12,8 +12,8 @@ from slackwater.transforms.beam.join import refuse_unbounded
 from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.operators.choose_values.plan import bind_choose_values
-from slackwater.transforms.settings.models import ChooseValuesConfig
-from slackwater.transforms.settings.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan
+from slackwater.transforms.settings.models import MAX_INPUTS, MIN_INPUTS, ChooseValuesConfig
+from slackwater.transforms.settings.plan import Plan
 
 
 class ChooseValues(OperatorTransform):
@@ -36,7 +36,7 @@ class ChooseValues(OperatorTransform):
             raise ConfigError(f"needs {self.named_inputs}", "input")
         return found
 
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> JoinPlan:
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
         refuse_unbounded(inputs, "ChooseValues")
         return bind_choose_values(self._config, schemas)
 

@@ -13,7 +13,7 @@ from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.operators.group_close.plan import ROWS, bind_group_close
 from slackwater.transforms.settings.models import GROUP_CLOSE_INPUTS, GroupCloseConfig
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 
 class GroupClose(OperatorTransform):
@@ -37,7 +37,7 @@ class GroupClose(OperatorTransform):
             raise ConfigError(f"needs {self.named_inputs}", "input")
         return {name: found[name] for name in GROUP_CLOSE_INPUTS}
 
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Mapping[str, beam.PCollection]) -> JoinPlan:
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Mapping[str, beam.PCollection]) -> Plan:
         return bind_group_close(self._config, schemas, _equal_columns(inputs[ROWS]))
 
     def integer_columns(self, name: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ from slackwater.transforms.beam.runners import timers_come_too_late
 from slackwater.transforms.beam.shard import pieces, run_shard
 from slackwater.transforms.engine.account import Account
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.settings.time_unit import NANOS
 
 BATCH_ROWS: Final = 1 << 14
@@ -40,7 +40,7 @@ class BatchRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
     Those of a bounded one come in any order: without such a column, they are taken in order of event time.
     """
 
-    def __init__(self, plan: JoinPlan, which: int, reader: RowReader, live: bool) -> None:
+    def __init__(self, plan: Plan, which: int, reader: RowReader, live: bool) -> None:
         self._plan, self._which, self._reader, self._live = plan, which, reader, live
         self._place = 0
         self._rows: dict[Any, tuple[Any, list[Any]]] = {}
@@ -73,7 +73,7 @@ class BatchRows(beam.DoFn):  # type: ignore[misc, unused-ignore]
 class SplitBatches(beam.DoFn):  # type: ignore[misc, unused-ignore]
     """Splits batches by shard. Those of a bounded input that carry no place within it come in any order."""
 
-    def __init__(self, plan: JoinPlan, which: int, live: bool) -> None:
+    def __init__(self, plan: Plan, which: int, live: bool) -> None:
         self._plan, self._which, self._live = plan, which, live
         self._place = 0
 
@@ -98,7 +98,7 @@ class JoinShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
     _HELD: Final = beam.DoFn.StateParam(PIECES)
     _END: Final = beam.DoFn.TimerParam(END)
 
-    def __init__(self, plan: JoinPlan, numbered: bool) -> None:
+    def __init__(self, plan: Plan, numbered: bool) -> None:
         self._plan, self._numbered = plan, numbered
 
     def process(
@@ -124,7 +124,7 @@ class JoinGroup(beam.DoFn):  # type: ignore[misc, unused-ignore]
     For runners that let time pass before a timer has given its rows: they would end what comes behind too soon.
     """
 
-    def __init__(self, plan: JoinPlan, numbered: bool) -> None:
+    def __init__(self, plan: Plan, numbered: bool) -> None:
         self._plan, self._numbered = plan, numbered
 
     def process(self, element: tuple[int, Iterable[tuple[int, pa.RecordBatch]]]) -> Iterator[Any]:
@@ -132,7 +132,7 @@ class JoinGroup(beam.DoFn):  # type: ignore[misc, unused-ignore]
 
 
 def _joined(
-    plan: JoinPlan, shard: int, pieces_of_all: Iterable[tuple[int, pa.RecordBatch]], numbered: bool
+    plan: Plan, shard: int, pieces_of_all: Iterable[tuple[int, pa.RecordBatch]], numbered: bool
 ) -> Iterator[Any]:
     """Yield the outputs of a shard, each with its tag."""
     for output in run_shard(plan, shard, pieces_of_all, numbered):
@@ -147,7 +147,7 @@ def _joined(
 
 def join_batches(
     inputs: Mapping[str, beam.PCollection],
-    plan: JoinPlan,
+    plan: Plan,
     readers: Mapping[str, RowReader] | None = None,
     numbered: bool = False,
 ) -> dict[str, beam.PCollection]:
@@ -185,7 +185,7 @@ def join_batches(
     pieces_of_all = tuple(steps) | "Flatten" >> beam.Flatten()
     shard: beam.DoFn
     if live:
-        live_step = LiveShard if plan.config.idle_timeout is None else IdleLiveShard
+        live_step = LiveShard if plan.idle_timeout is None else IdleLiveShard
         shard = live_step(plan, windowing.allowed_lateness)
     elif timers_come_too_late(pieces_of_all):
         pieces_of_all |= "Group" >> beam.GroupByKey()
@@ -249,7 +249,7 @@ class ArrowJoin(beam.PTransform):  # type: ignore[misc, unused-ignore]
     batches) and ``accounting`` (bytes for ``Account.loads``, one per shard that had rows).
     """
 
-    def __init__(self, plan: JoinPlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__()
         self._plan = plan
 

@@ -30,7 +30,7 @@ from slackwater.transforms.engine.faults import naming_rows
 from slackwater.transforms.engine.frontier import WaitingRows
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.rows.encoder import int64s
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.settings.time_unit import NANOS
 from slackwater.transforms.sharding.copies import with_columns
 from slackwater.transforms.state.journal import Journal, Opened, Shards
@@ -102,10 +102,10 @@ class LiveShard(beam.DoFn):  # type: ignore[misc, unused-ignore]
     _LOG: Any = beam.DoFn.StateParam(LOG)
     _END: Any = beam.DoFn.TimerParam(END)
 
-    def __init__(self, plan: JoinPlan, lateness: Duration) -> None:
+    def __init__(self, plan: Plan, lateness: Duration) -> None:
         self._plan, self._lateness = plan, lateness
         self._join = uuid.uuid4().hex
-        timeout = plan.config.idle_timeout
+        timeout = plan.idle_timeout
         self._timeout = None if timeout is None else timeout / 1e9
 
     def process(

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.operators.punctuate import bind_punctuate
-from slackwater.transforms.operators.reorder import INPUT
+from slackwater.transforms.operators.punctuate.plan import bind_punctuate
 from slackwater.transforms.settings.models import PunctuateConfig
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import INPUT, Plan
 
 
 class Punctuate(OperatorTransform):
@@ -31,8 +30,8 @@ class Punctuate(OperatorTransform):
     settings = PunctuateConfig
     passes_on = INPUT
 
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> JoinPlan:
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
         return bind_punctuate(self._config, schemas)
 
-    def result_types(self, plan: JoinPlan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
+    def result_types(self, plan: Plan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
         return schemas[INPUT].types

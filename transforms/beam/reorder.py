@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.operators.reorder import INPUT, bind_reorder
+from slackwater.transforms.operators.reorder.plan import bind_reorder
 from slackwater.transforms.settings.models import ReorderConfig
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import INPUT, Plan
 
 
 class Reorder(OperatorTransform):
@@ -27,8 +27,8 @@ class Reorder(OperatorTransform):
     settings = ReorderConfig
     passes_on = INPUT
 
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> JoinPlan:
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
         return bind_reorder(self._config, schemas)
 
-    def result_types(self, plan: JoinPlan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
+    def result_types(self, plan: Plan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
         return schemas[INPUT].types

@@ -17,7 +17,7 @@ from slackwater.transforms.engine.driver import STEP_ROWS, ShardDriver
 from slackwater.transforms.engine.frontier import WaitingRows
 from slackwater.transforms.rows.encoder import int64s
 from slackwater.transforms.rows.sorted_rows import SortedRows
-from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.settings.plan import ARRIVAL, Plan
 from slackwater.transforms.sharding.copies import with_columns
 
 ORDER: Final = "__order"
@@ -30,7 +30,7 @@ SHARD_SHIFT: Final = 40
 
 
 def pieces(
-    plan: JoinPlan, which: int, batch: pa.RecordBatch, place: int, live: bool = False
+    plan: Plan, which: int, batch: pa.RecordBatch, place: int, live: bool = False
 ) -> list[tuple[int, pa.RecordBatch]]:
     """Split a batch of input ``which`` by shard, with everything a shard needs to restore the order.
 
@@ -55,11 +55,11 @@ def pieces(
     found = [(part.shard, part.rows) for part in split_by_shard(plan, which, batch)]
     if placed and not live and batch.num_rows:
         columns = {ARRIVAL: batch.column(ARRIVAL)[:1], REACHED: pa.array([numbers.reached])}
-        found += [(shard, pa.RecordBatch.from_pydict(columns)) for shard in range(plan.config.shards)]
+        found += [(shard, pa.RecordBatch.from_pydict(columns)) for shard in range(plan.shards)]
     return found
 
 
-def _numbers(plan: JoinPlan, which: int, batch: pa.RecordBatch, ordered: bool) -> Numbers:
+def _numbers(plan: Plan, which: int, batch: pa.RecordBatch, ordered: bool) -> Numbers:
     """Return the arrival numbers of rows, which come in the order of their input or in any."""
     if not ordered and plan.arrival_columns is None:
         return Numbers(times_of(plan, which, batch), None)
@@ -69,7 +69,7 @@ def _numbers(plan: JoinPlan, which: int, batch: pa.RecordBatch, ordered: bool) -
     return numbers
 
 
-def waiting_rows(plan: JoinPlan, parts: Iterable[tuple[int, pa.RecordBatch]]) -> WaitingRows:
+def waiting_rows(plan: Plan, parts: Iterable[tuple[int, pa.RecordBatch]]) -> WaitingRows:
     """Return all rows of a shard; of equal numbers of arrival, rows of one input go by place within it."""
     waiting = WaitingRows(plan)
     of_input: list[list[pa.RecordBatch]] = [[] for _ in plan.inputs]
@@ -81,7 +81,7 @@ def waiting_rows(plan: JoinPlan, parts: Iterable[tuple[int, pa.RecordBatch]]) ->
     return waiting
 
 
-def _add_in_place_order(waiting: WaitingRows, plan: JoinPlan, which: int, found: list[pa.RecordBatch]) -> None:
+def _add_in_place_order(waiting: WaitingRows, plan: Plan, which: int, found: list[pa.RecordBatch]) -> None:
     told = [(_place(piece), piece[REACHED][0].as_py()) for piece in found if _tells(piece)]
     reached = Reached(told)
     given = sorted((piece for piece in found if not _tells(piece)), key=_place)
@@ -116,7 +116,7 @@ def _tells(piece: pa.RecordBatch) -> bool:
 
 
 def run_shard(
-    plan: JoinPlan, shard: int, parts: Iterable[tuple[int, pa.RecordBatch]], numbered: bool
+    plan: Plan, shard: int, parts: Iterable[tuple[int, pa.RecordBatch]], numbered: bool
 ) -> Iterator[tuple[str, pa.RecordBatch] | Account]:
     """Run a whole shard; yield (output, batch) as they come and the account at the end.
 

@@ -13,7 +13,7 @@ from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.operators.shed.plan import ROWS, bind_shed
 from slackwater.transforms.settings.models import SHED_INPUTS, ShedConfig
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 
 class Shed(OperatorTransform):
@@ -41,8 +41,8 @@ class Shed(OperatorTransform):
             raise ConfigError(f"needs {self.named_inputs}", "input")
         return {name: found[name] for name in SHED_INPUTS if name in found}
 
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> JoinPlan:
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
         return bind_shed(self._config, schemas)
 
-    def result_types(self, plan: JoinPlan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
+    def result_types(self, plan: Plan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
         return schemas[ROWS].types

@@ -9,7 +9,7 @@ import pyarrow as pa
 from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.operators.aggregate.plan import bind_aggregate
 from slackwater.transforms.settings.models import AggregateConfig
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 
 class SlidingWindowAggregate(OperatorTransform):
@@ -28,5 +28,5 @@ class SlidingWindowAggregate(OperatorTransform):
 
     settings = AggregateConfig
 
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> JoinPlan:
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
         return bind_aggregate(self._config, schemas)

@@ -11,8 +11,8 @@ from slackwater.transforms.beam.join import refuse_unbounded
 from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform, time_type
 from slackwater.transforms.output.archive_directory import prepare
-from slackwater.transforms.settings.models import JoinConfig
-from slackwater.transforms.settings.plan import MAX_INPUTS, MIN_INPUTS, JoinPlan, bind
+from slackwater.transforms.settings.models import MAX_INPUTS, MIN_INPUTS, JoinConfig
+from slackwater.transforms.settings.plan import JoinPlan, Plan, bind
 
 
 class SlidingWindowJoin(OperatorTransform):
@@ -41,7 +41,8 @@ class SlidingWindowJoin(OperatorTransform):
         self.equal_columns = plan.equal_columns
         return plan
 
-    def result_types(self, plan: JoinPlan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
+    def result_types(self, plan: Plan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
+        assert isinstance(plan, JoinPlan)
         ts = time_type(plan)
         if plan.config.output == "counts":
             return {"ts": ts, "count": int}

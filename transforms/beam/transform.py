@@ -23,9 +23,8 @@ from slackwater.transforms.beam.rows import (
 from slackwater.transforms.beam.runners import refuse_streaming_on_spark
 from slackwater.transforms.beam.stamps import EventTime
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.operators.reorder import INPUT
 from slackwater.transforms.settings.models import OperatorConfig
-from slackwater.transforms.settings.plan import METRICS_SCHEMA, JoinPlan
+from slackwater.transforms.settings.plan import INPUT, METRICS_SCHEMA, Plan
 from slackwater.transforms.settings.signatures import takes_settings, with_settings
 
 LABELS: Final = {
@@ -96,7 +95,8 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
         batches = join_batches(inputs, plan, readers)
         main = self.result_types(plan, schemas)
         types = {MAIN: main, "syncs": main, "late": LATE_TYPES, "metrics": METRIC_TYPES}
-        types["punctuations"] = _punctuation_types(plan)
+        if "punctuations" in plan.side_outputs:
+            types["punctuations"] = _punctuation_types(plan)
         outputs = (MAIN, *(tag for tag in LABELS if tag in plan.side_outputs))
         passed = None if self.passes_on is None else schemas[self.passes_on].like
         rows = {}
@@ -114,15 +114,15 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
             raise ConfigError(f"needs {self.named_inputs or 'one PCollection'}", "input")
         return given
 
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Mapping[str, beam.PCollection]) -> JoinPlan:
+    def bind(self, schemas: dict[str, pa.Schema], inputs: Mapping[str, beam.PCollection]) -> Plan:
         """Check settings against the columns of the inputs; raise ConfigError if they do not fit."""
         raise NotImplementedError
 
-    def result_types(self, plan: JoinPlan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
+    def result_types(self, plan: Plan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
         """Return Beam's type of each column of the main output."""
         return arrow_row_schema(plan.result_schema).types
 
-    def _time_column(self, plan: JoinPlan) -> str:
+    def _time_column(self, plan: Plan) -> str:
         """Return the column of the main output with its event time."""
         return "ts" if self.passes_on is None else plan.time_columns[plan.inputs.index(self.passes_on)]
 
@@ -149,12 +149,13 @@ def _constructor(transform: type[OperatorTransform]) -> Any:
     return __init__
 
 
-def time_type(plan: JoinPlan) -> Any:
+def time_type(plan: Plan) -> Any:
     """Return Beam's type of a time that is never missing, such as that of a result."""
     return int if pa.types.is_integer(plan.time_type) else beam_type(plan.time_type)
 
 
-def _punctuation_types(plan: JoinPlan) -> dict[str, Any]:
-    types = arrow_row_schema(plan.punctuation_schema).types
-    is_number = pa.types.is_integer(plan.punctuation_schema.field("ts").type)
+def _punctuation_types(plan: Plan) -> dict[str, Any]:
+    schema = plan.output_schema("punctuations")
+    types = arrow_row_schema(schema).types
+    is_number = pa.types.is_integer(schema.field("ts").type)
     return {**types, "ts": int if is_number else types["ts"], "pattern": str}

@@ -10,7 +10,7 @@ import pyarrow as pa
 from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.plugins.disorder.budget import NEARLY
 from slackwater.transforms.output.accounting import Accounting
-from slackwater.transforms.settings.plan import METRICS_SCHEMA, JoinPlan
+from slackwater.transforms.settings.plan import METRICS_SCHEMA, DisorderPlan
 
 
 def metrics_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
@@ -22,7 +22,7 @@ def metrics_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
 class Meter:
     """Adds up what happens and turns it into a row at the end of each interval."""
 
-    def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: DisorderPlan, snapshot: Snapshot | None = None) -> None:
         self._ms = plan.setting.nanos_per_tick / 1e6
         self._slack, self._arrivals = 0.0, 0
         self._latency, self._tuples = 0.0, 0

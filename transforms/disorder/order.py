@@ -17,7 +17,7 @@ from slackwater.transforms.disorder.buffer import Emitted, ReorderBuffer
 from slackwater.transforms.disorder.pace import Pace
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.step import Outcome
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import DisorderPlan
 
 
 class Ordered(NamedTuple):
@@ -50,7 +50,7 @@ class Order:
 
     def __init__(
         self,
-        plan: JoinPlan,
+        plan: DisorderPlan,
         accounting: Accounting,
         seconds: dict[str, float],
         snapshot: Mapping[str, Any],

@@ -23,7 +23,7 @@ from slackwater.plugins.contract import (
 from slackwater.plugins.guard.calls import guarded
 from slackwater.transforms.disorder.metrics import Meter, metrics_batch
 from slackwater.transforms.output.accounting import Accounting
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import DisorderPlan
 
 _NO_FEEDBACK = (
     np.empty(0, np.int8),
@@ -51,7 +51,7 @@ class Pace:
 
     def __init__(
         self,
-        plan: JoinPlan,
+        plan: DisorderPlan,
         accounting: Accounting,
         buffered: Callable[[], int],
         seconds: dict[str, float],

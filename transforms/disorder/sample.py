@@ -77,7 +77,7 @@ class Sampler:
     def _numbers(self, batch: pa.RecordBatch, ts: Int64s) -> UInt64s:
         """Return what rows are chosen by: equal for rows of equal keys at about the same time."""
         if self._keyed:
-            keys = key_hashes(self._plan, batch, self._plan.shard_cells(self._which))
+            keys = key_hashes(batch, self._plan.shard_cells(self._which))
             return np.asarray(strings.spread(keys ^ ts // self._slot * _ODD))
         return np.asarray(strings.spread(arrival_numbers(self._plan, self._which, batch)))
 

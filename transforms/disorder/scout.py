@@ -48,7 +48,7 @@ from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.punctuation.judge import Judged
 from slackwater.transforms.rows.shard_rows import ShardRows
-from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan, bind
+from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan, Plan, bind
 
 _LEFT_OUT: dict[str, Any] = {
     "archive": None, "error_handling": None, "hot_keys": None, "id": None, "join": {"strategy": builtin.JOIN},
@@ -56,15 +56,15 @@ _LEFT_OUT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def scout_plan(plan: JoinPlan) -> JoinPlan | None:
+def scout_plan(plan: Plan) -> JoinPlan | None:
     """Return the join of the scouts of a plan; None where every shard decides for itself.
 
     That is so where a strategy has nothing to learn or goes by more than delays and results (``shares``), where
     rows are shed, without windows of time, and with punctuations or metadata.
     """
-    config = plan.config
-    if type(plan) is not JoinPlan or config.shards == 1 or not plan.disorder.shares:
+    if not isinstance(plan, JoinPlan) or plan.shards == 1 or not plan.disorder.shares:
         return None
+    config = plan.config
     limited = plan.shedding.sheds or plan.setting.rows or config.window is None
     if limited or plan.setting.patterns or len(plan.members) < len(plan.inputs):
         return None
@@ -73,8 +73,9 @@ def scout_plan(plan: JoinPlan) -> JoinPlan | None:
     )
 
 
-def sampler(plan: JoinPlan, which: int) -> Sampler:
+def sampler(plan: Plan, which: int) -> Sampler:
     """Return what chooses the rows of one input that scouts of a plan get."""
+    assert isinstance(plan, JoinPlan), "only joins have scouts"
     return Sampler(plan, which, [*_narrow(plan, which).names, ARRIVAL])
 
 

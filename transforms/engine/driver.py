@@ -31,10 +31,11 @@ from slackwater.plugins.clock import clock_at
 from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.engine.faults import naming_rows
-from slackwater.transforms.operators.registry import ShardOperator, open_operator
+from slackwater.transforms.operators.base import Operator
+from slackwater.transforms.operators.registry import open_operator
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 STEP_ROWS: Final = 1 << 17
 """Rows that an operator is given at a time: bounds what it builds up before results leave."""
@@ -54,10 +55,10 @@ class ShardDriver:
 
     def __init__(
         self,
-        plan: JoinPlan,
+        plan: Plan,
         shard: int = 0,
         snapshot: Snapshot | None = None,
-        operator: ShardOperator | None = None,
+        operator: Operator | None = None,
     ) -> None:
         self.plan, self.shard = plan, shard
         self.operator = open_operator(plan, snapshot, shard) if operator is None else operator

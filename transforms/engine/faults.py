@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.errors import ShardError, SlackwaterError, unexpected
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 
 @contextmanager
-def naming_rows(plan: JoinPlan, shard: int, chunk: Chunk | None = None) -> Iterator[None]:
+def naming_rows(plan: Plan, shard: int, chunk: Chunk | None = None) -> Iterator[None]:
     """Turn any error into a ShardError that names the shard and, by arrival number, the rows it was given.
 
     Args:
@@ -28,7 +28,7 @@ def naming_rows(plan: JoinPlan, shard: int, chunk: Chunk | None = None) -> Itera
         raise ShardError(f"shard {shard}{'' if chunk is None else _rows(plan, chunk)}: {cause}") from error
 
 
-def _rows(plan: JoinPlan, chunk: Chunk) -> str:
+def _rows(plan: Plan, chunk: Chunk) -> str:
     found = ""
     for i, name in enumerate(plan.inputs):
         arrival = chunk.arrival[chunk.input == i]

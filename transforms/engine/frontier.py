@@ -20,7 +20,7 @@ from slackwater.transforms.arrival.ties import stable_order
 from slackwater.transforms.rows import ipc
 from slackwater.transforms.rows.encoder import int64s
 from slackwater.transforms.rows.sorted_rows import SortedRows
-from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.settings.plan import ARRIVAL, Plan
 
 NOTHING_YET: Final = -(1 << 64)
 """Before all numbers of arrival, which have 64 bits."""
@@ -59,7 +59,7 @@ class WaitingRows:
         snapshot: what ``snapshot`` returned, or None.
     """
 
-    def __init__(self, plan: JoinPlan, snapshot: Sequence[bytes] | None = None) -> None:
+    def __init__(self, plan: Plan, snapshot: Sequence[bytes] | None = None) -> None:
         self._plan = plan
         self._schemas = list(plan.schemas.values())
         self._rows: list[list[tuple[Int64s, pa.RecordBatch]]] = [[] for _ in self._schemas]

@@ -1,115 +1,80 @@
-"""The operator of a plan: what engines drive, whatever it computes."""
+"""The operators that there are. Adding one takes a package and its name in ``PACKAGES``, or ``register``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
-from slackwater.plugins.contract import Int64s, Snapshot
-from slackwater.transforms.arrival.intake import Chunk
-from slackwater.transforms.arrival.queue import InputQueue
+from slackwater.plugins.contract import Snapshot
 from slackwater.transforms.errors import StateError
-from slackwater.transforms.operators.choose_values.plan import ChooseValuesPlan
-from slackwater.transforms.operators.join import Operator
-from slackwater.transforms.operators.shed.plan import ShedPlan
-from slackwater.transforms.output.accounting import Accounting
-from slackwater.transforms.output.outputs import Outputs
-from slackwater.transforms.settings.plan import JoinPlan
-from slackwater.transforms.state.snapshot import ANEW, restoring
+from slackwater.transforms.operators.spec import OperatorSpec
+from slackwater.transforms.settings.models import OperatorConfig
+
+if TYPE_CHECKING:
+    from slackwater.transforms.operators.base import Operator
+    from slackwater.transforms.settings.plan import Plan
+
+PACKAGES: Final = (
+    "aggregate",
+    "choose_values",
+    "group_close",
+    "join",
+    "punctuate",
+    "reorder",
+    "shed",
+)
+"""Packages beside this module, each with its ``SPEC``."""
 
 
-class ShardOperator(Protocol):
-    """One shard: takes chunks of arrivals, and can be taken to another process between any two."""
-
-    accounting: Accounting
-    seconds: dict[str, float]
-    queue: InputQueue | None
-    """Where rows wait in front of it, if they do: it is told how fast the operator is."""
-
-    def hand_over(self, take: Callable[[pa.RecordBatch], None]) -> None:
-        """Let ``take`` have results before their step is over, where they are many bytes."""
-
-    def drop_late(self) -> None:
-        """Count late rows and make none: nobody reads them."""
-
-    def push(self, chunk: Chunk) -> Outputs:
-        """Take arrivals; return what they complete and the rows they prove late."""
-
-    def idle(self, members: Sequence[int]) -> Outputs:
-        """Hold nothing back for inputs that bring no rows, until they do; return what that lets go.
-
-        Args:
-            members: all of them, those that were idle before included.
-        """
-
-    def advance(self, progress: Int64s) -> Outputs:
-        """Follow the inputs where rows that went to other shards have brought them; return what that lets go.
-
-        Args:
-            progress: largest event time in ticks of the rows of each member, NEVER if there were none.
-        """
-
-    def finish(self) -> Outputs:
-        """Return all that is left: the inputs have ended."""
-
-    def finishing(self) -> Iterator[Outputs]:
-        """Yield all that is left, in parts that fit into memory."""
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the user should know of the data."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of everything held."""
-
-    def close(self) -> None:
-        """Remove what is on disk; the operator is of no use any more."""
-
-    def snapshot(self) -> Snapshot:
-        """Everything needed to go on in another process."""
+@cache
+def _registered() -> dict[type[OperatorConfig], OperatorSpec]:
+    specs = [import_module(f"{__package__}.{name}").SPEC for name in PACKAGES]
+    return {spec.settings: spec for spec in specs}
 
 
-def open_operator(plan: JoinPlan, snapshot: Snapshot | None = None, shard: int = 0) -> ShardOperator:
+def register(spec: OperatorSpec) -> None:
+    """Add an operator, for templates on every runner; the module that calls this is imported by workers too.
+
+    Raises:
+        ValueError: Another has its name or its settings.
+    """
+    for other in operators():
+        if other != spec and (other.name == spec.name or other.settings is spec.settings):
+            raise ValueError(
+                f"operator {spec.name!r} has the name or the settings of {other.name!r}; change them"
+            )
+    _registered()[spec.settings] = spec
+
+
+def operators() -> list[OperatorSpec]:
+    """Return all operators in order of their names."""
+    return sorted(_registered().values(), key=lambda spec: spec.name)
+
+
+def operator_of(config: OperatorConfig) -> OperatorSpec:
+    """Return the operator that has these settings."""
+    return _registered()[type(config)]
+
+
+def open_operator(plan: Plan, snapshot: Snapshot | None = None, shard: int = 0) -> Operator:
     """Return the operator of a shard of a plan, new or as it was when the snapshot was taken.
 
     Raises:
         StateError: The snapshot is of another plan.
     """
+    spec = operator_of(plan.config)
     if snapshot is None:
-        return _opened(plan, snapshot, shard)
-    noted = snapshot.get("strategies", plan.strategies)
-    if noted != plan.strategies:
+        return spec.open(plan, snapshot, shard)
+    from slackwater.transforms.settings.plan import strategies_of
+    from slackwater.transforms.state.snapshot import ANEW, restoring
+
+    strategies = strategies_of(plan)
+    noted = snapshot.get("strategies", strategies)
+    if noted != strategies:
         raise StateError(
             f"the stored state is of a shard with the strategies {', '.join(noted)}, and this one has "
-            f"{', '.join(plan.strategies)}; {ANEW}"
+            f"{', '.join(strategies)}; {ANEW}"
         )
     with restoring():
-        return _opened(plan, snapshot, shard)
-
-
-def _opened(plan: JoinPlan, snapshot: Snapshot | None, shard: int) -> ShardOperator:
-    if "syncs" in plan.side_outputs:
-        # What it needs to evaluate expressions takes a while to load.
-        from slackwater.transforms.operators.aggregate.operator import Aggregator
-        from slackwater.transforms.operators.aggregate.plan import AggregatePlan
-
-        assert isinstance(plan, AggregatePlan)
-        return Aggregator(plan, snapshot)
-    if isinstance(plan, ChooseValuesPlan):
-        from slackwater.transforms.operators.choose_values.operator import ValueChooser
-
-        return ValueChooser(plan, snapshot)
-    if plan.arrives_by_time:
-        from slackwater.transforms.operators.group_close.operator import GroupCloser
-        from slackwater.transforms.operators.group_close.plan import GroupClosePlan
-
-        assert isinstance(plan, GroupClosePlan)
-        return GroupCloser(plan, snapshot)
-    if isinstance(plan, ShedPlan):
-        from slackwater.transforms.operators.shed.operator import LoadShedder
-
-        return LoadShedder(plan, snapshot)
-    return Operator(plan, snapshot, shard)
+        return spec.open(plan, snapshot, shard)

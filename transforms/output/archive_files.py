@@ -176,7 +176,7 @@ class ShardFiles:
     def _places(self, which: int, rows: pa.RecordBatch, way: int = 0) -> Int64s:
         """Return the bit of each row: rows that can meet share one, for some ``way`` of -1, 0, 1."""
         ts, _ = event_times(rows.column(self._plan.time_columns[which]), self._plan.unit)
-        keys = key_hashes(self._plan, rows, self._plan.shard_cells(which)).view(np.uint64)
+        keys = key_hashes(rows, self._plan.shard_cells(which)).view(np.uint64)
         mixed = keys * np.uint64(0x9E3779B97F4A7C15) + (ts // self._reach + way).view(np.uint64)
         mixed = (mixed ^ mixed >> np.uint64(32)) * np.uint64(0xD6E8FEB86659FD93)
         return (mixed >> np.uint64(64 - _MARK_BITS)).astype(np.int64)

@@ -11,10 +11,10 @@ from slackwater.transforms.arrival.intake import Refused
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs, late_batches
 from slackwater.transforms.rows.store import RowStore
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 
-def refuse(plan: JoinPlan, accounting: Accounting, refused: Iterable[Refused], out: Outputs) -> None:
+def refuse(plan: Plan, accounting: Accounting, refused: Iterable[Refused], out: Outputs) -> None:
     """Count rows that the way in refuses, and write them."""
     for which, reason, ts, arrival, rows, copies in refused:
         accounting.refuse(which, reason, rows.num_rows, copies)
@@ -25,7 +25,7 @@ class LateRows:
     """Late rows of one operator, each once; few in each of many runs, they are written together,
     in order of arrival. Copies of rows are among them: their homes do not know what they miss here."""
 
-    def __init__(self, plan: JoinPlan, stores: Sequence[RowStore], accounting: Accounting) -> None:
+    def __init__(self, plan: Plan, stores: Sequence[RowStore], accounting: Accounting) -> None:
         self._plan, self._stores, self._accounting = plan, stores, accounting
         self._due: dict[tuple[int, str], list[Int64s]] = {}
         """Where the rows of each input stand, by reason."""

@@ -13,9 +13,8 @@ import numpy as np
 
 from slackwater.plugins.contract import Bools, Float64s, Held, Int8s, Int64s, Punctuations, Released, Snapshot
 from slackwater.transforms.output.step import Joined, Outcome, spread
-from slackwater.transforms.punctuation.promises import DROPPED, JOINS, MARKED, VIOLATES, Promises
+from slackwater.transforms.punctuation.promises import DROPPED, JOINS, MARKED, VIOLATES, Promises, Promising
 from slackwater.transforms.rows.shard_rows import Reached, ShardRows
-from slackwater.transforms.settings.plan import JoinPlan
 
 __all__ = ["DROPPED", "JOINS", "MARKED", "VIOLATES", "Judge", "Judged"]
 
@@ -93,7 +92,7 @@ class Judge:
 
     def __init__(
         self,
-        plan: JoinPlan,
+        plan: Promising,
         rows: ShardRows,
         elsewhere: Bools | None = None,
         snapshot: Snapshot | None = None,

@@ -20,7 +20,7 @@ from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expressions.condition import Cell, Condition, kind_of
 from slackwater.transforms.expressions.tree import Col, Expr, ExpressionError, Op, parse
 from slackwater.transforms.rows.layout import FLOAT, WHOLE, layout_of
-from slackwater.transforms.settings.models import JoinConfig, PunctuationConfig
+from slackwater.transforms.settings.models import JoinConfig, PromisesConfig, PunctuationConfig
 
 if TYPE_CHECKING:
     pass
@@ -47,12 +47,12 @@ class Mark:
     """Columns with the ends of a range; None where it is open."""
 
 
-def sources_of(config: JoinConfig) -> dict[str, str]:
+def sources_of(config: JoinConfig | PromisesConfig) -> dict[str, str]:
     """Inputs that have nothing but punctuations, each with the input that these speak of."""
     return {given.source: given.input for given in config.punctuations if given.source is not None}
 
 
-def named_columns(config: JoinConfig) -> list[tuple[str, str]]:
+def named_columns(config: JoinConfig | PromisesConfig) -> list[tuple[str, str]]:
     """Columns that punctuations speak of, as (input, column): the operator needs their values."""
     return [(given.input, column) for given in config.punctuations for column in _columns(given)]
 
@@ -68,7 +68,7 @@ def _columns(given: PunctuationConfig) -> list[str]:
     return [*_key(given), *given.values, *given.range]
 
 
-def check_sources(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
+def check_sources(config: JoinConfig | PromisesConfig, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
     """Return the inputs that are joined; raise ConfigError unless the others can be sources of punctuations."""
     sources = sources_of(config)
     seen: set[str] = set()
@@ -88,7 +88,7 @@ def check_sources(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> dict[
     return {name: schema for name, schema in schemas.items() if name not in sources}
 
 
-def check_punctuations(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> None:
+def check_punctuations(config: JoinConfig | PromisesConfig, schemas: Mapping[str, pa.Schema]) -> None:
     """Raise ConfigError unless punctuations name inputs, columns and conditions that are there."""
     if len(config.punctuations) > MAX_KINDS:
         raise ConfigError(f"at most {MAX_KINDS} kinds, got {len(config.punctuations)}", "punctuations")
@@ -187,12 +187,14 @@ def _own(tree: Expr, name: str) -> Expr:
     return Col(None, tree.name) if isinstance(tree, Col) and tree.table == name else tree
 
 
-def _with_paths(config: JoinConfig) -> Iterator[tuple[tuple[str, ...], PunctuationConfig]]:
+def _with_paths(config: JoinConfig | PromisesConfig) -> Iterator[tuple[tuple[str, ...], PunctuationConfig]]:
     for n, given in enumerate(config.punctuations):
         yield (("punctuations",) if len(config.punctuations) == 1 else ("punctuations", str(n))), given
 
 
-def bind_marks(config: JoinConfig, schemas: Mapping[str, pa.Schema], condition: Condition) -> tuple[Mark, ...]:
+def bind_marks(
+    config: JoinConfig | PromisesConfig, schemas: Mapping[str, pa.Schema], condition: Condition
+) -> tuple[Mark, ...]:
     """Return the kinds of punctuations of a join whose settings have been checked."""
     marks = []
     for path, given in _with_paths(config):
@@ -213,7 +215,9 @@ def bind_marks(config: JoinConfig, schemas: Mapping[str, pa.Schema], condition: 
     return tuple(marks)
 
 
-def check_shards(config: JoinConfig, shard_columns: Sequence[Cell], inputs: Sequence[str]) -> None:
+def check_shards(
+    config: JoinConfig | PromisesConfig, shard_columns: Sequence[Cell], inputs: Sequence[str]
+) -> None:
     """Raise ConfigError where a punctuation may speak of rows of several shards."""
     for path, given in _with_paths(config):
         column = shard_columns[inputs.index(given.input)].column

@@ -24,7 +24,7 @@ from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expressions.condition import Cell, Condition, kind_of
 from slackwater.transforms.expressions.tree import ExpressionError
 from slackwater.transforms.punctuation.marks import MAX_KINDS
-from slackwater.transforms.settings.models import JoinConfig
+from slackwater.transforms.settings.models import JoinConfig, PromisesConfig
 
 _Given = TypeVar("_Given")
 _ARROW: Final = re.compile(r"\s*(?:->|→)\s*")
@@ -52,7 +52,7 @@ class ForeignKey(NamedTuple):
     """Index of the unique one among the patterns."""
 
 
-def promised(config: JoinConfig) -> Iterator[Promise]:
+def promised(config: JoinConfig | PromisesConfig) -> Iterator[Promise]:
     """Yield what the settings promise; a foreign key is followed by the uniqueness it implies."""
     for kind in ("unique", "clustered"):
         for path, given in _with_paths(kind, getattr(config, kind)):
@@ -92,7 +92,7 @@ def _column(text: str, path: tuple[str, ...]) -> tuple[str, str]:
     return name, column
 
 
-def check_metadata(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> None:
+def check_metadata(config: JoinConfig | PromisesConfig, schemas: Mapping[str, pa.Schema]) -> None:
     """Raise ConfigError unless promises name columns that are there and can be followed."""
     promises = list(promised(config))
     kinds = len(promises) + len(config.punctuations)
@@ -121,12 +121,14 @@ def _kind(name: str, column: str, schemas: Mapping[str, pa.Schema], path: tuple[
         raise ConfigError(str(error), *path) from None
 
 
-def promised_columns(config: JoinConfig) -> list[tuple[str, str]]:
+def promised_columns(config: JoinConfig | PromisesConfig) -> list[tuple[str, str]]:
     """Columns that promises speak of, as (input, column): the operator needs their values."""
     return [column for promise in promised(config) for column in promise.columns]
 
 
-def check_promises_of_shards(config: JoinConfig, shard_columns: Sequence[Cell], inputs: Sequence[str]) -> None:
+def check_promises_of_shards(
+    config: JoinConfig | PromisesConfig, shard_columns: Sequence[Cell], inputs: Sequence[str]
+) -> None:
     """Raise ConfigError where a promise speaks of values whose rows are in several shards."""
     for promise in promised(config):
         name = promise.columns[0][0]
@@ -139,7 +141,7 @@ def check_promises_of_shards(config: JoinConfig, shard_columns: Sequence[Cell], 
             )
 
 
-def bind_metadata(config: JoinConfig, condition: Condition) -> tuple[Metadata, ...]:
+def bind_metadata(config: JoinConfig | PromisesConfig, condition: Condition) -> tuple[Metadata, ...]:
     """Return the promises of settings that have been checked, each once."""
     found = []
     for promise in promised(config):
@@ -159,7 +161,7 @@ def derived_patterns(metadata: Sequence[Metadata]) -> list[tuple[str, Pattern]]:
 
 
 def bind_foreign_keys(
-    config: JoinConfig, condition: Condition, derived: Sequence[tuple[str, Pattern]], first: int
+    config: JoinConfig | PromisesConfig, condition: Condition, derived: Sequence[tuple[str, Pattern]], first: int
 ) -> tuple[ForeignKey, ...]:
     """Return the foreign keys of settings that have been checked; ``first`` is where derived patterns start.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow.compute as pc
@@ -15,17 +15,20 @@ from slackwater.plugins.contract import (
     Held,
     Int8s,
     Int64s,
+    Pattern,
     Punctuations,
     Released,
+    Setting,
     Snapshot,
 )
+from slackwater.transforms.expressions.condition import Condition
 from slackwater.transforms.kernels.join.slots import NONE
 from slackwater.transforms.kernels.punctuation import promises as kernel
 from slackwater.transforms.kernels.punctuation.promises import DROPPED, JOINS, MARKED, VIOLATES
 from slackwater.transforms.punctuation.marks import Mark
+from slackwater.transforms.punctuation.metadata import ForeignKey
 from slackwater.transforms.rows.encoder import CellEncoder, grown
 from slackwater.transforms.rows.store import RowStore
-from slackwater.transforms.settings.plan import JoinPlan
 
 __all__ = ["DROPPED", "JOINS", "MARKED", "VIOLATES", "Promises", "Verdicts"]
 
@@ -37,6 +40,25 @@ _DERIVED: Final = {
     "ascending": kernel.ASCENDING,
     "descending": kernel.DESCENDING,
 }
+
+
+class Promising(Protocol):
+    """A plan whose inputs bring punctuations, or of which something is promised."""
+
+    @property
+    def condition(self) -> Condition: ...
+
+    @property
+    def setting(self) -> Setting: ...
+
+    @property
+    def marks(self) -> tuple[Mark, ...]: ...
+
+    @property
+    def derived(self) -> list[tuple[str, Pattern]]: ...
+
+    @property
+    def foreign_keys(self) -> tuple[ForeignKey, ...]: ...
 
 
 class Verdicts(NamedTuple):
@@ -68,7 +90,7 @@ class Promises:
 
     def __init__(
         self,
-        plan: JoinPlan,
+        plan: Promising,
         encoder: CellEncoder,
         elsewhere: Bools | None = None,
         snapshot: Snapshot | None = None,

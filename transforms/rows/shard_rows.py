@@ -18,7 +18,7 @@ from slackwater.transforms.punctuation.marks import marked
 from slackwater.transforms.rows import row_code
 from slackwater.transforms.rows.encoder import CellEncoder
 from slackwater.transforms.rows.store import Beside, RowStore, UnknownRow
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.state.snapshot import ANEW
 
 
@@ -40,11 +40,11 @@ class ShardRows:
         snapshot: a mapping with what ``snapshot`` returned, or without.
     """
 
-    def __init__(self, plan: JoinPlan, snapshot: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(self, plan: Plan, snapshot: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._plan = plan
         self.encoder = CellEncoder(plan.condition, snapshot.get("texts"))
         self._counts_as = np.asarray(plan.counts_as, np.int8)
-        self._shared = [plan.config.shards > 1 and plan.partitioning.copies(i) for i in range(len(plan.members))]
+        self._shared = [plan.shards > 1 and plan.partitioning.copies(i) for i in range(len(plan.members))]
         self.stores = [RowStore(schema, plan.condition.width) for schema in plan.schemas.values()]
         for store, rows in zip(self.stores, snapshot.get("rows", ()), strict=False):
             store.restore(rows)

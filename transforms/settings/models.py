@@ -20,6 +20,8 @@ GROUP_CLOSE_INPUTS: Final = ("rows", "punctuations")
 
 OTHER_OUTPUTS: Final = ("out", "output", "main", "results", "good", "punctuations", "metrics", "syncs")
 """Names that outputs with other things than late rows have."""
+MIN_INPUTS, MAX_INPUTS = 2, 8
+"""Inputs of operators whose inputs have names of the user's own."""
 SHED_INPUTS: Final = ("rows", "partners")
 """Names of the inputs of Shed; the second may lack, and is only looked at."""
 
@@ -214,6 +216,21 @@ class JoinConfig(DisorderConfig):
     foreign_key: _Texts = Field(default_factory=list)
     """columns that refer to others, such as bids.item -> auctions.id, or a list: auctions.id is unique and has
     every bids.item"""
+
+
+class PromisesConfig(Settings):
+    """What is said of later rows of inputs, apart from the other settings of a join."""
+
+    punctuations: list[PunctuationConfig] = Field(default_factory=list)
+    """rows that are punctuations"""
+    unique: _Columns = Field(default_factory=list)
+    """columns of which no value comes twice"""
+    clustered: _Columns = Field(default_factory=list)
+    """columns whose equal values follow each other"""
+    ordered: _Texts = Field(default_factory=list)
+    """columns whose values never fall, or never rise"""
+    foreign_key: _Texts = Field(default_factory=list)
+    """columns that refer to others"""
 
 
 class PunctuateConfig(DisorderConfig):

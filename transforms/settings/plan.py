@@ -1,16 +1,15 @@
-"""A join bound to its inputs: settings checked against the columns that are really there."""
+"""Operators bound to their inputs: settings checked against the columns that are really there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
 from slackwater.plugins.contract import (
-    Bools,
     DisorderStrategy,
     Finished,
     JoinStrategy,
@@ -18,9 +17,11 @@ from slackwater.plugins.contract import (
     Pattern,
     Setting,
     SheddingStrategy,
+    Strategy,
 )
 from slackwater.plugins.registry import builtin
 from slackwater.plugins.registry.manager import OptionError, instead, manager
+from slackwater.plugins.registry.options import Duration
 from slackwater.plugins.shedding.queue_options import Queue
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expressions.condition import Cell, Condition
@@ -53,13 +54,20 @@ from slackwater.transforms.settings.columns import (
 )
 from slackwater.transforms.settings.frequencies import key_frequencies, read_frequencies
 from slackwater.transforms.settings.limits import check_limits
-from slackwater.transforms.settings.models import DisorderConfig, JoinConfig
+from slackwater.transforms.settings.models import (
+    MAX_INPUTS,
+    MIN_INPUTS,
+    NO_GUARD,
+    DisorderConfig,
+    GuardConfig,
+    JoinConfig,
+    OperatorConfig,
+)
 from slackwater.transforms.settings.time_unit import NANOS, arrival_nanos
 
 if TYPE_CHECKING:
     from slackwater.transforms.sharding.scheme import Partitioning
 
-MIN_INPUTS, MAX_INPUTS = 2, 8
 
 ARRIVAL: Final = "__arrival"
 """Hidden int64 column that sources add, a row's place within its input: file number << 40 | row in file."""
@@ -86,42 +94,204 @@ METRICS_SCHEMA: Final = pa.schema(
         ("latency_ms", pa.float64()),
     ]
 )
+_SIDE_SCHEMAS: Final = {"late": LATE_SCHEMA, "metrics": METRICS_SCHEMA, "punctuations": PUNCTUATION_SCHEMA}
+INPUT: Final = "input"
+"""Name of the input of operators with one, in messages and in the late output."""
 REASONS: Final = ("too_late", "shed", "bad_record", "future_time", "punctuation_violated")
 
 
 @dataclass(frozen=True)
-class JoinPlan:
-    """Everything an operator needs. Travels to workers by pickle; ``setting`` is derived again there."""
+class Plan:
+    """An operator's settings bound to its inputs: what every engine needs to drive its shards.
 
-    config: JoinConfig
+    Travels to workers by pickle; what is derived from the fields is derived again there.
+    """
+
+    config: OperatorConfig
     schemas: dict[str, pa.Schema]
-    """Arrow schema of each input: the members of the join in their order, then the sources of punctuations."""
+    """Arrow schema of each input."""
     time_columns: tuple[str, ...]
     arrival_columns: tuple[str, ...] | None
     unit: str
     """Finest time unit of the inputs: one tick."""
-    windows: tuple[int, ...]
     disorder: DisorderStrategy
-    join: JoinStrategy
-    shedding: SheddingStrategy
-    frequencies: dict[str, pa.Table] = field(default_factory=dict, kw_only=True)
-    """What the option ``frequencies`` of the shedding strategy names."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: self.__dict__[field.name] for field in fields(self)}
+    side_outputs: ClassVar[tuple[str, ...]] = ("late",)
+    """Names of the outputs besides the main one."""
+    by_time: ClassVar[bool] = False
+    """Whether the inputs are merged by event time, not by arrival."""
+    without_rows: ClassVar[Mapping[str, str]] = {}
+    """What to tell users of inputs that had no rows, where it is not that nothing could be joined."""
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
-    @property
-    def strategies(self) -> list[str]:
-        """Names of the strategies; snapshots note them, as the state of one may look like that of another."""
-        return [self.disorder.name, self.join.name, self.shedding.name]
+    def __reduce__(self) -> Any:
+        return _plan_of, (type(self), {field.name: getattr(self, field.name) for field in fields(self)})
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the inputs, sources of punctuations included."""
         return tuple(self.schemas)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of the inputs whose progress counts, which come before the others."""
+        return self.inputs
+
+    @property
+    def counts_as(self) -> tuple[int, ...]:
+        """For each input the member that its rows are arrivals of: itself, or what a source speaks of."""
+        return tuple(range(len(self.inputs)))
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """The kinds of punctuations among the inputs' rows."""
+        return ()
+
+    def source_columns(self, which: int) -> dict[int, str] | None:
+        """For a source of punctuations, its column for each cell of what it speaks of; None for a member."""
+        return None
+
+    @property
+    def shards(self) -> int:
+        """Parts that the operator is split into."""
+        return 1
+
+    @property
+    def guard(self) -> GuardConfig:
+        """Limits on event times."""
+        return NO_GUARD
+
+    @property
+    def idle_timeout(self) -> Duration | None:
+        """In live runs, how long an input may be silent before nothing waits for it; None for ever."""
+        return None
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue that rows wait in before the operator takes them, where there is one."""
+        return None
+
+    @cached_property
+    def condition(self) -> Condition:
+        """The columns that the stages read of rows; of a join also when rows match."""
+        return Condition(None, self.schemas)
+
+    @cached_property
+    def setting(self) -> Setting:
+        """What the strategies' logic objects are built with; without windows, rows meet those of their time."""
+        return Setting(
+            self.members,
+            (0,) * len(self.members),
+            self.condition,
+            counts_only=False,
+            nanos_per_tick=NANOS[self.unit],
+            arrival_nanos=arrival_nanos(None if self.by_time else self.arrival_columns, self.schemas),
+        )
+
+    @cached_property
+    def partitioning(self) -> Partitioning:
+        """How rows are split over shards."""
+        # Schemes work on batches, which is of no use to who only checks a template with one shard.
+        from slackwater.transforms.sharding.scheme import OneShard
+
+        return OneShard(self)
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        """Schema of the main output."""
+        raise NotImplementedError
+
+    def output_schema(self, output: str = "") -> pa.Schema:
+        """Schema of an output; the main one has no name."""
+        return _SIDE_SCHEMAS.get(output, self.result_schema)
+
+    @property
+    def result_time(self) -> str:
+        """Column of the main output with the event time of its rows."""
+        return "ts"
+
+    def in_time_order(self, output: str = "") -> bool:
+        """Whether the rows of an output leave a shard in order of event time, from the first to the last."""
+        return False
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether results depend on the order in which rows are given."""
+        return True
+
+    @property
+    def watermark_columns(self) -> tuple[str, ...] | None:
+        """Column of each input that the disorder strategy reads watermarks from."""
+        given = self.disorder.watermark_columns
+        return given if given is None else columns_of(given, self.schemas, "disorder", "watermark")
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Type of a result's ``ts``: int64, or the finest of the inputs' timestamps."""
+        types = [s.field(c).type for s, c in zip(self.schemas.values(), self.time_columns, strict=True)]
+        zones = [t.tz for t in types if pa.types.is_timestamp(t)]
+        if zones or any(pa.types.is_date(t) for t in types):
+            return pa.timestamp(self.unit, zones[0] if zones else None)
+        return pa.int64()
+
+
+def strategies_of(plan: Plan) -> list[str]:
+    """Names of the strategies; snapshots note them, as the state of one may look like that of another."""
+    parts = (getattr(plan, field.name) for field in fields(plan))
+    strategies = [part for part in parts if isinstance(part, Strategy)]
+    return [part.name for part in sorted(strategies, key=lambda part: part.stage)]
+
+
+def _plan_of(kind: type[Plan], parts: dict[str, Any]) -> Plan:
+    return kind(**parts)
+
+
+@dataclass(frozen=True)
+class DisorderPlan(Plan):
+    """A plan of an operator that puts rows in order, or waits until it may take them to be."""
+
+    config: DisorderConfig
+
+    @property
+    def guard(self) -> GuardConfig:
+        return self.config.guard
+
+    @property
+    def idle_timeout(self) -> Duration | None:
+        return self.config.idle_timeout
+
+
+@dataclass(frozen=True)
+class SheddingPlan(Plan):
+    """A plan of an operator that may shed rows."""
+
+    shedding: SheddingStrategy
+    frequencies: dict[str, pa.Table] = field(default_factory=dict, kw_only=True)
+    """What the option ``frequencies`` of the shedding strategy names."""
+
+    @property
+    def queue(self) -> Queue | None:
+        return self.shedding.stated_queue
+
+    def weighed(self, condition: Condition) -> Condition:
+        """Return the condition, told what results are worth to the shedding strategy."""
+        weight = self.shedding.stated_weight
+        if weight is not None:
+            try:
+                condition.weigh(weight)
+            except ExpressionError as error:
+                raise ConfigError(str(error), "shedding", "weight") from None
+        return condition
+
+
+@dataclass(frozen=True)
+class JoinPlan(SheddingPlan, DisorderPlan):
+    """A join bound to its inputs: the members in their order, then the sources of punctuations."""
+
+    config: JoinConfig
+    windows: tuple[int, ...]
+    join: JoinStrategy
+
+    side_outputs: ClassVar[tuple[str, ...]] = ("late", "punctuations", "metrics")
 
     @cached_property
     def member_schemas(self) -> dict[str, pa.Schema]:
@@ -136,33 +306,27 @@ class JoinPlan:
 
     @cached_property
     def counts_as(self) -> tuple[int, ...]:
-        """For each input the member that its rows are arrivals of: itself, or what a source speaks of."""
         spoken_of = sources_of(self.config)
         return tuple(self.members.index(spoken_of.get(name, name)) for name in self.inputs)
 
     def source_columns(self, which: int) -> dict[int, str] | None:
-        """For a source of punctuations, its column for each cell of what it speaks of; None for a member."""
         if which < len(self.members):
             return None
         (mark,) = [mark for mark in self.marks if mark.source == which]
         return dict(zip(mark.pattern.cells, mark.key, strict=False))
 
+    @property
+    def shards(self) -> int:
+        return self.config.shards
+
     @cached_property
     def condition(self) -> Condition:
         """The condition, bound to the inputs, and what results are worth to the shedding strategy."""
         also = [*named_columns(self.config), *promised_columns(self.config)]
-        condition = Condition(self.config.where, self.member_schemas, also)
-        weight = self.shedding.stated_weight
-        if weight is not None:
-            try:
-                condition.weigh(weight)
-            except ExpressionError as error:
-                raise ConfigError(str(error), "shedding", "weight") from None
-        return condition
+        return self.weighed(Condition(self.config.where, self.member_schemas, also))
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
-        """The kinds of punctuations among the inputs' rows."""
         return bind_marks(self.config, self.schemas, self.condition)
 
     @cached_property
@@ -180,26 +344,11 @@ class JoinPlan:
         """Columns of inputs that refer to others."""
         return bind_foreign_keys(self.config, self.condition, self.derived, len(self.marks))
 
-    @property
-    def side_outputs(self) -> tuple[str, ...]:
-        """Names of the outputs besides the main one."""
-        return ("late", "punctuations", "metrics")
-
-    @property
-    def punctuation_schema(self) -> pa.Schema:
-        """Schema of the output ``punctuations``."""
-        return PUNCTUATION_SCHEMA
-
     def punctuation_batch(self, encoder: Any, finished: Sequence[Finished]) -> pa.RecordBatch:
         """Return what the join proved finished as rows of the output ``punctuations``."""
         from slackwater.transforms.punctuation.propagation import finished_batch
 
         return finished_batch(self, encoder, finished)
-
-    @property
-    def arrives_by_time(self) -> bool:
-        """Whether the inputs are merged by event time, not by arrival."""
-        return False
 
     @property
     def equal_columns(self) -> list[list[str]]:
@@ -221,14 +370,8 @@ class JoinPlan:
         column = own[self.condition.columns[member].index(cells[member])]
         return [replace(cells[member], column=column)]
 
-    def shard_rows(self, which: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Bools | None]:
-        """Return rows of input ``which`` with those columns, and which of them go to every shard."""
-        return batch, None
-
     @cached_property
     def partitioning(self) -> Partitioning:
-        """How rows are split over shards."""
-        # Schemes work on batches, which is of no use to who only checks a template with one shard.
         from slackwater.transforms.sharding.choice import choose_partitioning
 
         return choose_partitioning(self)
@@ -242,24 +385,22 @@ class JoinPlan:
     @cached_property
     def setting(self) -> Setting:
         """What the strategies' logic objects are built with."""
-        counts_only = self.config.output == "counts"
         patterns = (*(mark.pattern for mark in self.marks), *(pattern for _, pattern in self.derived))
         return Setting(
             self.members,
             self.windows,
             self.condition,
-            counts_only,
+            self.config.output == "counts",
             NANOS[self.unit],
             patterns,
             self.metadata,
             key_frequencies(self.frequencies, self.condition, self.member_schemas),
             rows_of(self.config, self.members),
-            arrival_nanos(None if self.arrives_by_time else self.arrival_columns, self.schemas),
+            arrival_nanos(self.arrival_columns, self.schemas),
         )
 
     @cached_property
     def result_schema(self) -> pa.Schema:
-        """Schema of the main output."""
         ts = pa.field("ts", self.time_type)
         if self.config.output == "counts":
             return pa.schema([ts, pa.field("count", pa.int64())])
@@ -275,28 +416,13 @@ class JoinPlan:
         """Return results as rows: the columns of every input's member, the timestamps, the ids if any."""
         return pa.RecordBatch.from_arrays([*columns, *beside], schema=self.result_schema)
 
-    @property
-    def queue(self) -> Queue | None:
-        """The queue in front of the join, where the shedding strategy has one."""
-        return self.shedding.stated_queue
-
-    @property
-    def watermark_columns(self) -> tuple[str, ...] | None:
-        """Column of each input that the disorder strategy reads watermarks from."""
-        given = self.disorder.watermark_columns
-        return given if given is None else columns_of(given, self.schemas, "disorder", "watermark")
-
-    @property
-    def time_type(self) -> pa.DataType:
-        """Type of a result's ``ts``: int64, or the finest of the inputs' timestamps."""
-        types = [s.field(c).type for s, c in zip(self.schemas.values(), self.time_columns, strict=True)]
-        zones = [t.tz for t in types if pa.types.is_timestamp(t)]
-        if zones or any(pa.types.is_date(t) for t in types):
-            return pa.timestamp(self.unit, zones[0] if zones else None)
-        return pa.int64()
+    def in_time_order(self, output: str = "") -> bool:
+        return self.config.window is not None and output in ("", "punctuations")
 
 
-def bind(config: JoinConfig, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
+def bind(
+    config: JoinConfig, schemas: Mapping[str, pa.Schema], equal: Collection[Collection[str]] = ()
+) -> JoinPlan:
     """Check settings against the inputs; raise ConfigError with the path of the setting at fault."""
     members = check_sources(config, schemas)
     names = tuple(members)

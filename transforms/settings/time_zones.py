@@ -10,13 +10,13 @@ import pyarrow as pa
 from slackwater.transforms.rows.layout import value_type
 
 if TYPE_CHECKING:
-    from slackwater.transforms.settings.plan import JoinPlan
+    from slackwater.transforms.settings.plan import Plan
 
 
-def zone_warnings(plan: JoinPlan) -> Iterator[str]:
+def zone_warnings(plan: Plan) -> Iterator[str]:
     """Say of columns without a time zone, beside columns that have one, that they are read as UTC."""
     settings = [("time", plan.time_columns)]
-    if plan.arrival_columns is not None and not plan.arrives_by_time:
+    if plan.arrival_columns is not None and not plan.by_time:
         settings.append(("arrival", plan.arrival_columns))
     for setting, columns in settings:
         zoned, plain = [], []

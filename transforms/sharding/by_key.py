@@ -16,24 +16,27 @@ from slackwater.transforms.rows.words import decoded
 from slackwater.transforms.sharding.scheme import Partitioning, Routes, choice
 
 if TYPE_CHECKING:
-    from slackwater.transforms.settings.plan import JoinPlan
+    from slackwater.transforms.settings.plan import Plan
 
 _POSITIVE = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
 class ByKey(Partitioning):
-    """Goes by a hash of the columns that the plan names; rows without a key are in one shard."""
+    """Goes by a hash of some columns; rows without a key are in one shard.
+
+    Args:
+        plan: the operator.
+        cells: these columns of each input.
+    """
 
     name = "key"
 
+    def __init__(self, plan: Plan, cells: Sequence[Sequence[Cell]]) -> None:
+        super().__init__(plan)
+        self.cells = cells
+
     def routes(self, which: int, batch: pa.RecordBatch) -> Routes:
-        batch, everywhere = self.plan.shard_rows(which, batch)
-        home = self.of_key(key_hashes(self.plan, batch, self.plan.shard_cells(which)))
-        if everywhere is None or not everywhere.any():
-            return Routes.to_home(home)
-        alone = np.flatnonzero(~everywhere)
-        row, shard = cross(np.flatnonzero(everywhere), self.shards)
-        return Routes.to_several(home, np.append(alone, row), np.append(home[alone], shard))
+        return Routes.to_home(self.of_key(key_hashes(batch, self.cells[which])))
 
     def factors(self) -> tuple[float, ...]:
         return (1.0,) * len(self.plan.inputs)
@@ -48,9 +51,7 @@ class ByKey(Partitioning):
     def key_text(self) -> str:
         """The columns that rows are split by."""
         members = self.plan.members
-        return " = ".join(
-            f"{name}.{cell.column}" for i, name in enumerate(members) for cell in self.plan.shard_cells(i)
-        )
+        return " = ".join(f"{name}.{cell.column}" for i, name in enumerate(members) for cell in self.cells[i])
 
 
 class ByPartOfKey(ByKey):
@@ -63,28 +64,25 @@ class ByPartOfKey(ByKey):
 
     name = "part key"
 
-    def __init__(self, plan: JoinPlan, members: dict[int, int]) -> None:
-        super().__init__(plan)
-        self._cells = {i: plan.condition.columns[i][cell] for i, cell in members.items()}
+    def __init__(self, plan: Plan, members: dict[int, int]) -> None:
+        columns = plan.condition.columns
+        super().__init__(plan, [[columns[i][members[i]]] if i in members else [] for i in range(len(columns))])
 
     def routes(self, which: int, batch: pa.RecordBatch) -> Routes:
-        if which in self._cells:
-            return Routes.to_home(self.of_key(key_hashes(self.plan, batch, [self._cells[which]])))
+        if self.cells[which]:
+            return super().routes(which, batch)
         return Routes.to_all(choice(self.scattered(which, batch), self.shards), self.shards)
 
     def factors(self) -> tuple[float, ...]:
-        return tuple(1.0 if i in self._cells else float(self.shards) for i in range(len(self.plan.members)))
+        return tuple(1.0 if cells else float(self.shards) for cells in self.cells)
 
     def explain(self) -> Iterator[tuple[str, str]]:
-        others = [name for i, name in enumerate(self.plan.members) if i not in self._cells]
+        others = [name for name, cells in zip(self.plan.members, self.cells, strict=True) if not cells]
         yield "split", f"by key {self.key_text()}; rows of {', '.join(others)} go to every shard"
         yield "because", "no key is shared by all inputs, and this way a shard has the fewest rows to compare"
 
-    def key_text(self) -> str:
-        return " = ".join(f"{self.plan.members[i]}.{cell.column}" for i, cell in sorted(self._cells.items()))
 
-
-def key_hashes(plan: JoinPlan, batch: pa.RecordBatch, cells: Sequence[Cell]) -> Int64s:
+def key_hashes(batch: pa.RecordBatch, cells: Sequence[Cell]) -> Int64s:
     """Return a hash of each row's key in these columns, alike in every process; 0 where there is none."""
     n = batch.num_rows
     total = np.zeros(n, np.int64)

@@ -27,7 +27,7 @@ def choose_partitioning(plan: JoinPlan) -> Partitioning:
         return OneShard(plan)
     condition = plan.condition
     if condition.shard_columns is not None:
-        return hot or ByKey(plan)
+        return hot or ByKey(plan, [plan.shard_cells(i) for i in range(len(plan.inputs))])
     parts = [ByPartOfKey(plan, members) for members in condition.classes]
     return min([*parts, *by_cell(plan), OneBucket(plan)], key=lambda scheme: prod(scheme.factors()))
 

@@ -33,7 +33,7 @@ class HotKeys(ByKey):
     name = "hot keys"
 
     def __init__(self, plan: JoinPlan, given: HotKeysConfig) -> None:
-        super().__init__(plan)
+        super().__init__(plan, [plan.shard_cells(i) for i in range(len(plan.inputs))])
         if given.input not in plan.members:
             fault = f"{given.input!r} is no input that is joined; these are {', '.join(plan.members)}"
             raise ConfigError(fault, "hot_keys", "input")
@@ -47,7 +47,7 @@ class HotKeys(ByKey):
         self._hot = self._hashes()
 
     def routes(self, which: int, batch: pa.RecordBatch) -> Routes:
-        hashes = key_hashes(self.plan, batch, self.plan.shard_cells(which))
+        hashes = key_hashes(batch, self.cells[which])
         home = self.of_key(hashes)
         hot = np.flatnonzero(np.isin(hashes, self._hot))
         if not hot.size:
@@ -80,8 +80,8 @@ class HotKeys(ByKey):
         )
 
     def _hashes(self) -> Int64s:
-        (cell,) = self.plan.shard_cells(self._spread)
-        type_ = self.plan.member_schemas[self._given.input].field(cell.column).type
+        (cell,) = self.cells[self._spread]
+        type_ = self.plan.schemas[self._given.input].field(cell.column).type
         if pa.types.is_dictionary(type_):
             type_ = type_.value_type
         try:
@@ -91,4 +91,4 @@ class HotKeys(ByKey):
             fault = f"must be values of {self._given.input}.{cell.column}, which is {type_}, got {listed}"
             raise ConfigError(fault, "hot_keys", "values") from None
         batch = pa.RecordBatch.from_arrays([values], [cell.column])
-        return np.unique(key_hashes(self.plan, batch, [cell]))
+        return np.unique(key_hashes(batch, [cell]))

@@ -13,7 +13,7 @@ from slackwater.plugins.contract import Int64s, UInt64s
 from slackwater.transforms.kernels.rows import dictionary as strings
 
 if TYPE_CHECKING:
-    from slackwater.transforms.settings.plan import JoinPlan
+    from slackwater.transforms.settings.plan import Plan
 
 LARGEST_BATCH = 1 << 40
 """More rows than a batch has; more shards than this allows per row number there are not."""
@@ -56,9 +56,9 @@ class Partitioning(ABC):
 
     name: ClassVar[str]
 
-    def __init__(self, plan: JoinPlan) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.shards = plan.config.shards
+        self.shards = plan.shards
 
     @abstractmethod
     def routes(self, which: int, batch: pa.RecordBatch) -> Routes:

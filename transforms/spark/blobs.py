@@ -17,7 +17,7 @@ from slackwater.transforms.arrival.merge import arrival_numbers, split_by_shard
 from slackwater.transforms.disorder.sample import Sample
 from slackwater.transforms.rows import ipc
 from slackwater.transforms.rows.size import together
-from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.settings.plan import ARRIVAL, Plan
 from slackwater.transforms.sharding.copies import with_columns
 from slackwater.transforms.spark.observation import COUNTS, COUNTS_ARROW
 
@@ -82,7 +82,7 @@ def from_blob(blob: bytes | pa.Buffer) -> pa.RecordBatch:
 
 
 def pack(
-    plan: JoinPlan,
+    plan: Plan,
     which: int,
     batch: pa.RecordBatch,
     keys: Sequence[int],

@@ -17,7 +17,8 @@ from pydantic import BaseModel
 from slackwater.plugins.contract import Strategy
 from slackwater.plugins.registry.options import Duration
 from slackwater.transforms.errors import SlackwaterError
-from slackwater.transforms.settings.plan import JoinPlan, make_strategy
+from slackwater.transforms.settings.plan import Plan, make_strategy
+from slackwater.transforms.settings.time_unit import NANOS
 from slackwater.transforms.state.snapshot import VERSION
 
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -33,7 +34,7 @@ class CheckpointError(SlackwaterError):
     """A query cannot go on from its checkpoint; the message says what has changed."""
 
 
-def settings_of(plan: JoinPlan, partitions: str) -> Settings:
+def settings_of(plan: Plan, partitions: str) -> Settings:
     """Return what the state of a plan's shards depends on.
 
     Args:
@@ -55,12 +56,13 @@ def settings_of(plan: JoinPlan, partitions: str) -> Settings:
     return settings
 
 
-def plan_before(plan: JoinPlan, now: Settings, before: Settings) -> JoinPlan | None:
+def plan_before(plan: Plan, now: Settings, before: Settings) -> Plan | None:
     """Return the plan that a stored shard was made with, or None if it is this one.
 
     Raises:
         CheckpointError: The shard cannot go on with this plan.
     """
+    before = _as_now(before, now, plan)
     if now == before:
         return None
     may_change = {*_PACES, *(f"disorder.{option}" for option in plan.disorder.may_change)}
@@ -71,9 +73,26 @@ def plan_before(plan: JoinPlan, now: Settings, before: Settings) -> JoinPlan | N
             f"the checkpoint is of a query with other settings: {told}; set it back, or start with a new "
             "checkpoint folder"
         )
-    paces = {name: None if before[name] is None else Duration.parse(before[name]) for name in _PACES}
-    config = plan.config.model_copy(update={**paces, "disorder": before["disorder"]})
+    paces: dict[str, Any] = {name: before[name] for name in _PACES if name in before}
+    former = {name: None if pace is None else Duration.parse(pace) for name, pace in paces.items()}
+    if "disorder" in type(plan.config).model_fields:
+        former["disorder"] = before["disorder"]
+    config = plan.config.model_copy(update=former)
     return replace(plan, config=config, disorder=make_strategy("disorder", before["disorder"]))
+
+
+def _as_now(before: Settings, now: Settings, plan: Plan) -> Settings:
+    """Return noted settings as they are noted now: once, every transform noted those of a join, and its own.
+
+    What it did not note has a trace in what it did, and is taken to be unchanged.
+    """
+    if "hot_keys" not in before or "hot_keys" in now:
+        return before
+    same = {name: before.get(name, value) for name, value in now.items()}
+    every = before["join"].get("every")
+    if every is not None:
+        same["progress"] = str(Duration(every * NANOS[plan.unit]))
+    return same
 
 
 def _changes(before: Settings, now: Settings, path: str = "") -> list[tuple[str, tuple[Any, Any]]]:

@@ -19,10 +19,11 @@ from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.operators.aggregate.plan import bind_aggregate
 from slackwater.transforms.operators.choose_values.plan import bind_choose_values
 from slackwater.transforms.operators.group_close.plan import PUNCTUATIONS, ROWS, bind_group_close
-from slackwater.transforms.operators.punctuate import bind_punctuate
-from slackwater.transforms.operators.reorder import INPUT, bind_reorder
+from slackwater.transforms.operators.punctuate.plan import bind_punctuate
+from slackwater.transforms.operators.reorder.plan import bind_reorder
 from slackwater.transforms.operators.shed.plan import bind_shed
 from slackwater.transforms.output.archive_directory import prepare
+from slackwater.transforms.settings.explanation import explained
 from slackwater.transforms.settings.models import (
     SHED_INPUTS,
     AggregateConfig,
@@ -34,7 +35,7 @@ from slackwater.transforms.settings.models import (
     ReorderConfig,
     ShedConfig,
 )
-from slackwater.transforms.settings.plan import LATE_SCHEMA, METRICS_SCHEMA, JoinPlan, bind, bind_disorder
+from slackwater.transforms.settings.plan import INPUT, DisorderPlan, JoinPlan, Plan, bind, bind_disorder
 from slackwater.transforms.settings.signatures import takes_settings
 from slackwater.transforms.spark.blobs import (
     LATE,
@@ -92,7 +93,7 @@ class JoinOutputs:
     """Of an aggregate, the ends of its extents; else empty."""
     packed: DataFrame
     """Everything the shards gave, as rows of ``packing.OUTPUT``."""
-    plan: JoinPlan
+    plan: Plan
     observation: Observation | None = None
     """Of batch DataFrames, what the first action on them found, as ``observing`` says; else None."""
 
@@ -106,7 +107,7 @@ class JoinOutputs:
 
     def explain(self) -> str:
         """Return what the join does, and how and why its rows are split over shards so."""
-        return self.plan.explain()
+        return explained(self.plan)
 
 
 @takes_settings(JoinConfig)
@@ -137,6 +138,7 @@ def sliding_window_join(
         ConfigError: A setting is wrong or does not fit the columns.
     """
     plan = _bound(bind, JoinConfig, streams, settings)
+    assert isinstance(plan, JoinPlan)
     if plan.config.archive is not None and any(frame.isStreaming for frame in streams.values()):
         fault = (
             "is complete when the inputs end, and streaming DataFrames do not; use batch ones, or leave it off"
@@ -254,16 +256,17 @@ def group_close(
 
 
 def _bound(
-    binder: Callable[[Any, Mapping[str, pa.Schema]], JoinPlan],
+    binder: Callable[[Any, Mapping[str, pa.Schema]], Plan],
     config: type[OperatorConfig],
     streams: Mapping[str, DataFrame],
     settings: Mapping[str, Any],
-) -> JoinPlan:
+) -> Plan:
     """Return the plan of settings, with the order of arrival that the inputs carry unless they name one."""
     schemas = _schemas(streams)
     given = with_arrival(settings, streams)
     plan = binder(config.of_keywords(given), schemas)
     if settings.get("arrival") is None and plan.disorder.reads_clock and carries(TIME, streams):
+        assert isinstance(plan, DisorderPlan)
         # As if none had been found: nothing tells when results arrived.
         bind_disorder(plan.config.model_copy(update={"arrival": None}), schemas)
     return plan
@@ -276,23 +279,23 @@ def _schemas(streams: Mapping[str, DataFrame]) -> dict[str, pa.Schema]:
     return {name: _arrow(frame.schema) for name, frame in streams.items()}
 
 
-def apply_plan(plan: JoinPlan, streams: Mapping[str, DataFrame], name: str | None = None) -> JoinOutputs:
+def apply_plan(plan: Plan, streams: Mapping[str, DataFrame], name: str | None = None) -> JoinOutputs:
     """Pack the inputs of a plan by shard, run the shards, and take their outputs apart."""
     first = next(iter(streams.values()))
     session = first.sparkSession
     partitions = int(session.conf.get(PARTITIONS))
-    timers = first.isStreaming and plan.config.idle_timeout is not None
+    timers = first.isStreaming and plan.idle_timeout is not None
     if timers and session.conf.get(EMPTY_BATCHES) == "false":
         fault = f"takes micro-batches without rows; set {EMPTY_BATCHES} to true, or leave it out"
         raise ConfigError(fault, "idle_timeout")
     live = first.isStreaming
     check_zones(plan, streams)
-    check_session(session, plan.config.shards, live)
-    keys = shard_keys(plan.config.shards, partitions)
+    check_session(session, plan.shards, live)
+    keys = shard_keys(plan.shards, partitions)
     if live:
         take_up_as_planned(session, PARTITION)
     scouts = live and scout_plan(plan) is not None
-    says = Says(beats=live and not plan.arrives_by_time, samples=scouts, calls=live)
+    says = Says(beats=live and not plan.by_time, samples=scouts, calls=live)
     packed = [
         _numbered_columns(streams[label])
         .withColumn(PARTITION, F.spark_partition_id())
@@ -311,7 +314,7 @@ def _numbered_columns(rows: DataFrame) -> DataFrame:
 
 
 def join_packed(
-    packed: DataFrame, plan: JoinPlan, keys: Sequence[int], timers: bool = False, scouts: bool = False
+    packed: DataFrame, plan: Plan, keys: Sequence[int], timers: bool = False, scouts: bool = False
 ) -> DataFrame:
     """Join rows of ``packing.PACKED``; return rows of ``packing.OUTPUT``.
 
@@ -337,14 +340,14 @@ def join_packed(
     return shards.applyInArrow(whole_shard(plan, keys), OUTPUT)
 
 
-def unpack(packed: DataFrame, plan: JoinPlan) -> JoinOutputs:
+def unpack(packed: DataFrame, plan: Plan) -> JoinOutputs:
     """Return the outputs that are in rows of ``packing.OUTPUT``."""
     return JoinOutputs(**{output: _of_kind(packed, plan, output) for output in KINDS}, packed=packed, plan=plan)
 
 
-def _of_kind(packed: DataFrame, plan: JoinPlan, output: str) -> DataFrame:
-    schemas = {"late": LATE_SCHEMA, "metrics": METRICS_SCHEMA, "punctuations": plan.punctuation_schema}
-    kind, spark_schema = KINDS[output], from_arrow_schema(schemas.get(output, plan.result_schema))
+def _of_kind(packed: DataFrame, plan: Plan, output: str) -> DataFrame:
+    schema = plan.output_schema("" if output == "results" else output)
+    kind, spark_schema = KINDS[output], from_arrow_schema(schema)
     if output == "results":
         spark_schema = marked(spark_schema, order_of(plan))
     return packed.where(packed.kind == kind).mapInArrow(unpacker(kind, _arrow(spark_schema)), spark_schema)

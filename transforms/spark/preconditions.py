@@ -11,7 +11,7 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
 from slackwater.transforms.disorder.sample import DEPTH
 from slackwater.transforms.errors import ConfigError, SlackwaterError
-from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan, Plan
 from slackwater.transforms.sharding.copies import COPY
 from slackwater.transforms.spark.checkpoint import PARTITIONS
 from slackwater.transforms.spark.package_archive import NEEDED
@@ -122,7 +122,7 @@ def check_columns(streams: Mapping[str, DataFrame]) -> None:
                 )
 
 
-def check_zones(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> None:
+def check_zones(plan: Plan, streams: Mapping[str, DataFrame]) -> None:
     """Raise ConfigError where times of a time zone meet dates or times of none, unless the session's zone is UTC.
 
     Joins take dates and times of no zone as UTC; Spark takes them as those of the session's zone.
@@ -130,7 +130,7 @@ def check_zones(plan: JoinPlan, streams: Mapping[str, DataFrame]) -> None:
     found: dict[bool, str] = {}
     for i, name in enumerate(plan.inputs):
         used = {plan.time_columns[i]}
-        if type(plan) is JoinPlan and i < len(plan.members):
+        if isinstance(plan, JoinPlan) and i < len(plan.members):
             used |= {cell.column for cell in plan.condition.columns[i]}
         for field in streams[name].schema.fields:
             if field.name in used and isinstance(field.dataType, DateType | TimestampNTZType | TimestampType):

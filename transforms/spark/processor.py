@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from slackwater.transforms.spark.workers import spare_loaded
 
 if TYPE_CHECKING:
-    from slackwater.transforms.settings.plan import JoinPlan
+    from slackwater.transforms.settings.plan import Plan
     from slackwater.transforms.spark.blobs import Packed
     from slackwater.transforms.spark.checkpoint import Settings
     from slackwater.transforms.spark.shard import Shard
@@ -51,7 +51,7 @@ class JoinProcessor(StatefulProcessor):
 
     def __init__(
         self,
-        plan: JoinPlan,
+        plan: Plan,
         join: str,
         keys: Sequence[int],
         settings: Settings,
@@ -142,7 +142,7 @@ def _query() -> str:
 
 
 @lru_cache(16)
-def _plan(pickled: bytes) -> JoinPlan:
+def _plan(pickled: bytes) -> Plan:
     """Decode a plan once per worker."""
-    plan: JoinPlan = CPickleSerializer().loads(pickled)
+    plan: Plan = CPickleSerializer().loads(pickled)
     return plan

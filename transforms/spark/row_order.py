@@ -16,14 +16,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.operators.reorder import INPUT, ReorderPlan
+from slackwater.transforms.operators.reorder.plan import OrderPlan
 from slackwater.transforms.operators.shed.plan import ShedPlan
 from slackwater.transforms.settings.clock_units import in_nanoseconds
+from slackwater.transforms.settings.plan import INPUT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from slackwater.transforms.settings.plan import JoinPlan
+    from slackwater.transforms.settings.plan import Plan
 
 KEY: Final = "slackwater.arrival"
 """In the metadata of a column: that rows have arrived in its order, and what it is."""
@@ -33,12 +34,12 @@ TIME: Final = "time"
 """The event time of results."""
 
 
-def order_of(plan: JoinPlan) -> tuple[str, str] | None:
+def order_of(plan: Plan) -> tuple[str, str] | None:
     """Return the column of a plan's results that they are in order by, and what it is; None if there is none."""
     if isinstance(plan, ShedPlan):
         # Rows pass as they have arrived.
         return None
-    column = plan.time_columns[0] if isinstance(plan, ReorderPlan) else "ts"
+    column = plan.time_columns[0] if isinstance(plan, OrderPlan) else "ts"
     type_ = plan.result_schema.field(column).type
     return (column, TIME) if pa.types.is_integer(type_) or pa.types.is_timestamp(type_) else None
 

@@ -20,7 +20,7 @@ from slackwater.transforms.engine.silence import Silence
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.rows.encoder import int64s
-from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan, Plan
 from slackwater.transforms.spark.blobs import (
     BEAT,
     MARKS,
@@ -79,14 +79,17 @@ class Shard:
     """
 
     def __init__(
-        self, plan: JoinPlan, snapshot: Snapshot | None = None, number: int = 0, scouts: bool = False
+        self, plan: Plan, snapshot: Snapshot | None = None, number: int = 0, scouts: bool = False
     ) -> None:
         self.plan = plan
         state: dict[str, Any] = dict(snapshot or {})
         scouting = scout_plan(plan) if scouts else None
         self._scout = None if scouting is None else Scout(scouting, state.get("scout"))
         before = state.get("operator")
-        led = None if self._scout is None else LedOperator(plan, self._scout, before, number)
+        led = None
+        if self._scout is not None:
+            assert isinstance(plan, JoinPlan)
+            led = LedOperator(plan, self._scout, before, number)
         self._driver = ShardDriver(plan, number, before, led)
         if "given" in state:
             self._driver.given[:] = state["given"]
@@ -100,7 +103,7 @@ class Shard:
         received = np.where(self.read[:, 0] == 0, self.accounting.received, 0)
         self.uncounted: Int64s = np.array(state.get("uncounted", received), np.int64)
         """Rows of each input that came without a word of how many tasks had read, as in earlier versions."""
-        timeout, silent = plan.config.idle_timeout, state.get("silent", ())
+        timeout, silent = plan.idle_timeout, state.get("silent", ())
         self._silence = Silence(len(plan.members), timeout, state.get("heard", ()), silent)
 
     def take(self, given: Given, last: bool = False) -> Iterator[Outputs]:
@@ -155,7 +158,8 @@ class Shard:
     @property
     def repeats(self) -> bool:
         """Whether it would do the same again: not if it measures its own pace, or writes files."""
-        return not self._driver.measures and self.plan.config.archive is None and not self.on_disk
+        archives = isinstance(self.plan, JoinPlan) and self.plan.config.archive is not None
+        return not self._driver.measures and not archives and not self.on_disk
 
     @property
     def on_disk(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from slackwater.plugins.contract import Int64s, Snapshot
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.spark.blobs import (
     ACCOUNT,
     LATE,
@@ -125,7 +125,7 @@ class StateBytes(NamedTuple):
 class ShardOf(NamedTuple):
     """A shard of a query."""
 
-    plan: JoinPlan
+    plan: Plan
     settings: Settings
     """What ``resuming.settings_of`` says of the plan."""
     query: str
@@ -137,7 +137,7 @@ class ShardOf(NamedTuple):
     """What the worker may hold of shards between micro-batches, if that is limited other than by default."""
 
 
-def check_settings(plan: JoinPlan, settings: Settings, store: SparkStore) -> None:
+def check_settings(plan: Plan, settings: Settings, store: SparkStore) -> None:
     """Note what all shards are made with, in the state of the ROLL, which is there however many there are.
 
     A shard knows its own settings only; with other keys, none would be found.
@@ -165,7 +165,7 @@ def open_shard(of: ShardOf, store: SparkStore) -> Opened[Shard]:
     plan, settings, query, number, scouts, most_bytes = of
     if most_bytes is not None:
         SHARDS.bound(most_bytes)
-    former: list[JoinPlan] = []
+    former: list[Plan] = []
 
     def restore(snapshot: Snapshot | None) -> Shard:
         before = store.settings()
@@ -245,7 +245,7 @@ class Account(NamedTuple):
     """Whether it waits for no input to fall idle."""
 
 
-def read_account(plan: JoinPlan, blob: bytes) -> Account:
+def read_account(plan: Plan, blob: bytes) -> Account:
     """Return what ``account_of`` was given."""
     content = snapshots.loads(blob)
     accounting = Accounting(plan.inputs, content["account"])

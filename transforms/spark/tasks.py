@@ -15,7 +15,7 @@ from slackwater.transforms.arrival.intake import PartProgress
 from slackwater.transforms.arrival.order import times_of
 from slackwater.transforms.disorder.scout import sampler
 from slackwater.transforms.output.accounting import Accounting
-from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
+from slackwater.transforms.settings.plan import ARRIVAL, Plan
 from slackwater.transforms.spark.blobs import (
     OUTPUT_ARROW,
     Note,
@@ -51,7 +51,7 @@ class Says(NamedTuple):
 
 
 def packer(
-    plan: JoinPlan, which: int, keys: Sequence[int], says: Says
+    plan: Plan, which: int, keys: Sequence[int], says: Says
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     """Return the function that packs a partition of an input, numbering its rows.
 
@@ -125,7 +125,7 @@ def unpacker(kind: str, schema: pa.Schema) -> Callable[[Iterable[pa.RecordBatch]
     return unpacked
 
 
-def whole_shard(plan: JoinPlan, keys: Sequence[int]) -> Callable[[Any, Batches], Batches]:
+def whole_shard(plan: Plan, keys: Sequence[int]) -> Callable[[Any, Batches], Batches]:
     """Return the function that replays a shard from its first to its last row."""
 
     def replay(key: tuple[Any, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

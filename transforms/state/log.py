@@ -12,7 +12,7 @@ from slackwater.plugins.clock import clock_at
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.rows import ipc
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.state import snapshot as snapshots
 
 
@@ -39,7 +39,7 @@ def idle_given(members: Sequence[int]) -> bytes:
     return snapshots.dumps({"idle": list(members)})
 
 
-def give_again(plan: JoinPlan, taker: Taker, given: bytes) -> Outputs:
+def give_again(plan: Plan, taker: Taker, given: bytes) -> Outputs:
     """Give an operator what these bytes say, or its driver; it does as it did."""
     tree = snapshots.loads(given)
     if "idle" in tree:

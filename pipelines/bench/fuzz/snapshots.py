@@ -22,12 +22,13 @@ from slackwater.plugins.clock import clock_at
 from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.errors import SlackwaterError, StateError
 from slackwater.transforms.operators.aggregate.plan import bind_aggregate
-from slackwater.transforms.operators.registry import ShardOperator, open_operator
-from slackwater.transforms.operators.reorder import bind_reorder
+from slackwater.transforms.operators.base import Operator
+from slackwater.transforms.operators.registry import open_operator
+from slackwater.transforms.operators.reorder.plan import bind_reorder
 from slackwater.transforms.operators.shed.plan import bind_shed
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.settings.models import AggregateConfig, JoinConfig, ReorderConfig, ShedConfig
-from slackwater.transforms.settings.plan import JoinPlan, bind
+from slackwater.transforms.settings.plan import Plan, bind
 from slackwater.transforms.state import snapshot as snapshots
 from slackwater.transforms.state.journal import Journal, Shards
 from slackwater.transforms.state.log import give_again, rows_given
@@ -54,7 +55,7 @@ OTHERS: Final = ("aggregate", "reorder", "shed")
 
 
 @cache
-def plan_of(name: str) -> JoinPlan:
+def plan_of(name: str) -> Plan:
     """Return the plan of a subject: a join, or an operator of another kind."""
     if name == "aggregate":
         extents = {"time": "ts", "range": "200ms", "slide": "50ms", "group_by": "k"}
@@ -69,7 +70,7 @@ def plan_of(name: str) -> JoinPlan:
     return bind(JoinConfig.read(config), {"a": SCHEMA, "b": SCHEMA})
 
 
-def arrivals(plan: JoinPlan, start: int, stop: int) -> Chunk:
+def arrivals(plan: Plan, start: int, stop: int) -> Chunk:
     """Return rows that come out of order, the same ones every time."""
     rng = np.random.default_rng(5)
     which = rng.integers(0, len(plan.inputs), ROWS).astype(np.int8)
@@ -138,7 +139,7 @@ def subjects(names: Iterable[str]) -> Iterator[Subject]:
             yield Subject(f"{name}, journal of {len(stored)} parts", stored, _from_journal(plan))
 
 
-def _snapshot(plan: JoinPlan) -> bytes:
+def _snapshot(plan: Plan) -> bytes:
     operator = open_operator(plan)
     operator.push(arrivals(plan, 0, ROWS * 2 // 3))
     data = snapshots.dumps(operator.snapshot())
@@ -146,7 +147,7 @@ def _snapshot(plan: JoinPlan) -> bytes:
     return data
 
 
-def _from_snapshot(plan: JoinPlan) -> Callable[[dict[str, bytes]], list[Outputs]]:
+def _from_snapshot(plan: Plan) -> Callable[[dict[str, bytes]], list[Outputs]]:
     def go_on(parts: dict[str, bytes]) -> list[Outputs]:
         operator = open_operator(plan, snapshots.loads(parts["snapshot"]))
         try:
@@ -157,14 +158,14 @@ def _from_snapshot(plan: JoinPlan) -> Callable[[dict[str, bytes]], list[Outputs]
     return go_on
 
 
-def _journal_of(plan: JoinPlan, least_log: int = 1 << 20) -> Journal[ShardOperator]:
-    def replay(operator: ShardOperator, given: bytes) -> None:
+def _journal_of(plan: Plan, least_log: int = 1 << 20) -> Journal[Operator]:
+    def replay(operator: Operator, given: bytes) -> None:
         give_again(plan, operator, given)
 
-    return Journal(Shards[ShardOperator](most=1), lambda old: open_operator(plan, old), replay, least_log)
+    return Journal(Shards[Operator](most=1), lambda old: open_operator(plan, old), replay, least_log)
 
 
-def _journal(plan: JoinPlan, least_log: int) -> dict[str, bytes]:
+def _journal(plan: Plan, least_log: int) -> dict[str, bytes]:
     store, journal = Parts(), _journal_of(plan, least_log)
     for start in range(0, ROWS * 2 // 3, 20):
         chunk = arrivals(plan, start, start + 20)
@@ -175,7 +176,7 @@ def _journal(plan: JoinPlan, least_log: int) -> dict[str, bytes]:
     return store.parts
 
 
-def _from_journal(plan: JoinPlan) -> Callable[[dict[str, bytes]], list[Outputs]]:
+def _from_journal(plan: Plan) -> Callable[[dict[str, bytes]], list[Outputs]]:
     def go_on(parts: dict[str, bytes]) -> list[Outputs]:
         with clock_at(ROWS), _journal_of(plan).open("shard", Parts(parts)) as opened:
             opened.end()

@@ -47,7 +47,7 @@ from slackwater.transforms.beam import ArrowJoin
 from slackwater.transforms.beam.spool import Spool, SpoolAccounts, SpoolBatches, leave_count
 from slackwater.transforms.errors import ConfigError, SlackwaterError
 from slackwater.transforms.output.accounting import Accounting
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 BATCH_ROWS: Final = 1 << 15
 """Rows of a batch, which is one element: small enough to travel in one message."""
@@ -86,7 +86,7 @@ def run(
         _execute(job)
         sinks.fill(spool)
         ledger = Ledger(pipeline)
-        joins: dict[str, tuple[JoinPlan, Accounting]] = {}
+        joins: dict[str, tuple[Plan, Accounting]] = {}
         for name, plan in assembly.plans.items():
             accounting, noted, given = spool.account(name, plan.inputs)
             joins[name] = plan, accounting
@@ -119,7 +119,7 @@ def _refuse_unordered(assembly: Assembly) -> None:
         for label, port in node.inputs.items():
             for origin in assembly.origins(port):
                 upstream = assembly.plans.get(origin.name)
-                if upstream is not None and upstream.config.shards > 1:
+                if upstream is not None and upstream.shards > 1:
                     fault = (
                         f"input {label!r} comes from {origin.name!r}, which has several shards, so its rows have "
                         "no order of arrival; use shards: 1 there, or name an arrival column here"

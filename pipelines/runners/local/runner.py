@@ -42,8 +42,7 @@ from slackwater.pipelines.template.graph import (
 from slackwater.transforms.arrival.order import Numbering, in_order
 from slackwater.transforms.engine.frontier import NOTHING_YET
 from slackwater.transforms.output.accounting import Accounting
-from slackwater.transforms.settings.models import GroupCloseConfig
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 
 class Stage(Protocol):
@@ -82,7 +81,7 @@ class LocalRun:
         """Those that read several outputs of one operator, which come equally far with every batch."""
         self._consumers: dict[Port, list[tuple[Stage, str]]] = {}
         self._ledger = Ledger(pipeline)
-        self.accounts: dict[str, tuple[JoinPlan, Accounting]] = {}
+        self.accounts: dict[str, tuple[Plan, Accounting]] = {}
         """Plan and account of every operator, once it has run."""
 
     def run(self) -> None:
@@ -156,17 +155,17 @@ class LocalRun:
         self.joins[node.name] = stage
         if not any(Port(node.name, "late") in other.inputs.values() for other in self._pipeline.nodes):
             stage.drop_late()
-        if plan.arrives_by_time:
+        if plan.by_time:
             origins = {origin.name for port in node.inputs.values() for origin in self._assembly.origins(port)}
             if len(origins) == 1 and origins <= self.joins.keys():
                 self._followers.append(stage)
         return stage
 
-    def _held(self, node: Node, plan: JoinPlan) -> frozenset[str]:
-        """Inputs that have to be sorted. A group without a window takes rows in any order that its join gives."""
+    def _held(self, node: Node, plan: Plan) -> frozenset[str]:
+        """Inputs that have to be sorted."""
         inputs, ordered = node.inputs.items(), self._assembly.in_time_order
-        if isinstance(node.config, GroupCloseConfig):
-            timed = [] if node.config.window is None else list(zip(inputs, plan.time_columns, strict=True))
+        if plan.by_time:
+            timed = zip(inputs, plan.time_columns, strict=True) if plan.order_matters else ()
             return frozenset(label for (label, port), column in timed if not ordered(port, column))
         if plan.arrival_columns is None:
             return frozenset()

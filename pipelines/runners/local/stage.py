@@ -21,7 +21,7 @@ from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.rows.sorted_rows import SortedRows
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 
 _PIECE_ROWS: Final = 1 << 15
 
@@ -40,11 +40,11 @@ class OperatorStage:
     """
 
     def __init__(
-        self, name: str, plan: JoinPlan, held: frozenset[str], emit: Emit, end: Callable[[Port], None]
+        self, name: str, plan: Plan, held: frozenset[str], emit: Emit, end: Callable[[Port], None]
     ) -> None:
         self.plan = plan
         self._name, self._held, self._emit, self._end = name, held, emit, end
-        self._drivers = [ShardDriver(plan, shard) for shard in range(plan.config.shards)]
+        self._drivers = [ShardDriver(plan, shard) for shard in range(plan.shards)]
         self._waiting = [WaitingRows(plan) for _ in self._drivers]
         self._pool = ThreadPoolExecutor(2) if len(self._drivers) > 1 else None
         self._unsorted: list[list[tuple[Int64s, pa.RecordBatch]]] = [[] for _ in plan.inputs]
@@ -74,7 +74,7 @@ class OperatorStage:
             return
         arrival = self._numbering[i].number(batch)
         oldest = int(arrival.min())
-        if (oldest, i) < self._reach and not self.plan.arrives_by_time:
+        if (oldest, i) < self._reach and not self.plan.by_time:
             raise SlackwaterError(
                 f"{self._name}: arrival of input {label!r} goes back from {self._reach.number} to {oldest}; sort "
                 "the rows by arrival, or read the column straight from a file"

@@ -40,7 +40,7 @@ from slackwater.transforms.engine.account import each_once, total
 from slackwater.transforms.errors import AccountError, ConfigError, SlackwaterError
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.settings.models import DisorderConfig
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.spark.failures import clean_errors
 from slackwater.transforms.spark.join import apply_plan
 from slackwater.transforms.spark.kafka.broker import Offsets, end_offsets, open_ends
@@ -138,7 +138,7 @@ class LiveRun:
         self._rows_per_batch = rows_per_batch(session, ROWS_PER_BATCH)
         self._trigger = _trigger(session)
         self.name = only_operator(self._pipeline).name
-        self.plan: JoinPlan = assembly.plans[self.name]
+        self.plan: Plan = assembly.plans[self.name]
         self._accounts: dict[int, Account] = {}
         self._sources: list[ReadKafka] = []
         self._query: Any = None
@@ -156,7 +156,7 @@ class LiveRun:
         sinks = self._sinks()
         targets = self._ends() if until_caught_up else []
         # What waits for the last messages needs the micro-batches that come after them.
-        self._rests = self.plan.config.idle_timeout is not None and not until_caught_up
+        self._rests = self.plan.idle_timeout is not None and not until_caught_up
         joined = apply_plan(self.plan, frames, self.name)
         query = write_outputs(
             joined, self._checkpoint, name=self.name, trigger=self._trigger, told=self._account, **sinks
@@ -186,7 +186,7 @@ class LiveRun:
     def _wait(self, query: Any, stop: Event, targets: list[Offsets], tell: Callable[[str], None] | None) -> None:
         ends = min((source.seconds for source in self._sources if source.seconds is not None), default=None)
         deadline = None if ends is None else time.monotonic() + ends
-        timeout = self.plan.config.idle_timeout
+        timeout = self.plan.idle_timeout
         reported, idle_since, quiet_until = -1, 0.0, time.monotonic() + _TELL_S
         while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
             if query.awaitTermination(_POLL_S):
@@ -267,9 +267,9 @@ class LiveRun:
 
     def _rest(self) -> None:
         """Wait until there are messages that have not been read: no micro-batch is made meanwhile."""
-        assert self.plan.config.idle_timeout is not None
+        assert self.plan.idle_timeout is not None
         last = None if self._query is None else self._query.lastProgress
-        known = self._accounts or time.monotonic() > self._started + self.plan.config.idle_timeout / _NANOS
+        known = self._accounts or time.monotonic() > self._started + self.plan.idle_timeout / _NANOS
         if last is None or not known:
             return
         with ExitStack() as stack:

@@ -55,7 +55,7 @@ from slackwater.transforms.engine.account import each_once, total
 from slackwater.transforms.errors import SlackwaterError
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.settings.models import OperatorConfig
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.spark.blobs import (
     ACCOUNT,
     LATE,
@@ -204,7 +204,7 @@ class SparkRun:
         self._session.dataSource.register(JobSource)
         self._outlets: dict[Port, Outlets] = {}
         self._feeds: dict[Port, Feed] = {}
-        self.joins: dict[str, tuple[JoinPlan, Accounting]] = {}
+        self.joins: dict[str, tuple[Plan, Accounting]] = {}
         self.warnings: list[str] = []
         self.state = StateBytes()
         """Of all shards and micro-batches."""
@@ -256,10 +256,10 @@ class SparkRun:
 
     def _join(self, name: str) -> None:
         node, plan = self._pipeline.node(name), self._assembly.plans[name]
-        partitions = min(plan.config.shards, self._session.sparkContext.defaultParallelism)
+        partitions = min(plan.shards, self._session.sparkContext.defaultParallelism)
         self._session.conf.set("spark.sql.shuffle.partitions", str(partitions))
         feeds = [self._feed(node.inputs[label]) for label in plan.inputs]
-        keys = shard_keys(plan.config.shards, partitions)
+        keys = shard_keys(plan.shards, partitions)
         job = plan_job(feeds, plan, keys, self._rows_per_batch)
         accounts: dict[int, Account] = {}
         ports = {RESULT: Port(name), LATE: Port(name, "late"), METRICS: Port(name, "metrics")}

@@ -31,7 +31,7 @@ from slackwater.transforms.arrival.order import numbers_of
 from slackwater.transforms.errors import AccountError, SlackwaterError
 from slackwater.transforms.rows import ipc
 from slackwater.transforms.rows.encoder import int64s
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import Plan
 from slackwater.transforms.spark.blobs import (
     MARKS,
     PACKED_ARROW,
@@ -161,7 +161,7 @@ class Job:
     """What a query reads. Micro-batch k holds the places from ``cuts[k]`` up to ``cuts[k + 1]``."""
 
     feeds: tuple[Feed, ...]
-    plan: JoinPlan | None
+    plan: Plan | None
     """The join the rows go to; None to pass the rows of the only feed on."""
     keys: tuple[int, ...]
     cuts: tuple[tuple[int, ...], ...]
@@ -206,7 +206,7 @@ class Job:
                 )
 
 
-def plan_job(feeds: Sequence[Feed], plan: JoinPlan | None, keys: Sequence[int], rows_per_batch: int) -> Job:
+def plan_job(feeds: Sequence[Feed], plan: Plan | None, keys: Sequence[int], rows_per_batch: int) -> Job:
     """Cut the inputs so that a micro-batch takes at most ``rows_per_batch`` rows of each.
 
     Each input is cut into equally many parts. Where an arrival column is named, it is read once to know what each
@@ -228,7 +228,7 @@ def plan_job(feeds: Sequence[Feed], plan: JoinPlan | None, keys: Sequence[int], 
     )
 
 
-def _outstanding(plan: JoinPlan, which: int, feed: Feed, cuts: Sequence[int]) -> list[int | None]:
+def _outstanding(plan: Plan, which: int, feed: Feed, cuts: Sequence[int]) -> list[int | None]:
     """For each cut of a feed, the smallest arrival after it."""
     assert plan.arrival_columns is not None
     column = plan.arrival_columns[which]

@@ -8,10 +8,10 @@ import yaml
 from apache_beam.yaml.yaml_provider import InlineProvider
 
 from slackwater.pipelines.cli import transforms_page as reference
-from slackwater.pipelines.template.reader import SIDE_OUTPUTS
 from slackwater.pipelines.template.text import providers, shipped
 from slackwater.transforms import beam as transforms
 from slackwater.transforms.beam.transform import OperatorTransform
+from slackwater.transforms.operators.registry import operators
 
 pytestmark = pytest.mark.beam
 PAGE = Path(__file__).parents[3] / "docs" / "transforms.md"
@@ -27,7 +27,7 @@ def test_the_page_is_current():
 
 
 def test_every_transform_is_in_templates_on_the_page_and_provided_to_beam_yaml():
-    assert set(OURS) == set(SIDE_OUTPUTS)
+    assert set(OURS) == {spec.name for spec in operators()}
     (provided,) = yaml.safe_load(Path(providers()).read_text())
     assert provided["transforms"] == {name: f"slackwater.transforms.beam.{name}" for name in sorted(OURS)}
     assert "providers" not in shipped()

@@ -179,7 +179,7 @@ def test_bad_options_are_refused_with_the_fault(options, fault):
 
 
 def test_reorder_reads_watermarks_and_refuses_what_is_not_there():
-    from slackwater.transforms.operators.reorder import bind_reorder
+    from slackwater.transforms.operators.reorder.plan import bind_reorder
     from slackwater.transforms.settings.models import ReorderConfig
 
     bound = bind_reorder(ReorderConfig.read({"time": "ts", "disorder": EXTERNAL}), {"input": ROWS})

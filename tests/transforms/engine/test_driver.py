@@ -20,7 +20,7 @@ from slackwater.transforms.engine.driver import ShardDriver, since_last
 from slackwater.transforms.engine.frontier import WaitingRows
 from slackwater.transforms.engine.silence import Silence
 from slackwater.transforms.errors import ShardError
-from slackwater.transforms.operators.base import InMemoryOperator
+from slackwater.transforms.operators.base import Operator
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.settings.plan import ARRIVAL, JoinPlan
@@ -28,7 +28,7 @@ from slackwater.transforms.sharding.copies import with_copies
 from slackwater.transforms.state import snapshot as snapshots
 
 
-class Recorder(InMemoryOperator):
+class Recorder(Operator):
     """Writes down what it is told; every row is a result when the inputs end."""
 
     def __init__(self, plan: JoinPlan) -> None:

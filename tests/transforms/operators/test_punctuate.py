@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.operators.join import Chunk
-from slackwater.transforms.operators.punctuate import bind_punctuate
+from slackwater.transforms.operators.punctuate.plan import bind_punctuate
 from slackwater.transforms.operators.registry import open_operator
 from slackwater.transforms.settings.models import PunctuateConfig
 from slackwater.transforms.state import snapshot as snapshots

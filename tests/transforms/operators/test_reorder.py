@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from slackwater.pipelines.runners.local import runner as local
 from slackwater.pipelines.template.reader import read_template_text
+from slackwater.transforms.arrival.intake import Chunk
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.operators.join import Chunk, Operator
-from slackwater.transforms.operators.reorder import bind_reorder
+from slackwater.transforms.operators.reorder.operator import ReorderOperator
+from slackwater.transforms.operators.reorder.plan import bind_reorder
 from slackwater.transforms.settings.models import ReorderConfig
 from slackwater.transforms.state import snapshot as snapshots
 
@@ -30,14 +31,14 @@ def plan_of(**settings):
 def run(plan, times, cut, restart=False):
     """Return the rows that came out in order, and the late ones."""
     rows = [{"id": k, "ts": ts, "name": f"row {k}"} for k, ts in enumerate(times)]
-    operator = Operator(plan)
+    operator = ReorderOperator(plan)
     outputs = []
     for start in range(0, len(rows), cut):
         batch = pa.RecordBatch.from_pylist(rows[start : start + cut], schema=SCHEMA)
         number = np.arange(start, start + batch.num_rows)
         outputs.append(operator.push(Chunk(np.zeros(batch.num_rows, np.int8), number, [batch])))
         if restart:
-            operator = Operator(plan, snapshots.loads(snapshots.dumps(operator.snapshot())))
+            operator = ReorderOperator(plan, snapshots.loads(snapshots.dumps(operator.snapshot())))
     outputs.append(operator.finish())
     out = [row for output in outputs for batch in output.results for row in batch.to_pylist()]
     late = [row for output in outputs for batch in output.late for row in batch.to_pylist()]

@@ -1,7 +1,4 @@
-"""The aggregate operator: guard, disorder strategy, record store and extents of one shard, chunk by chunk.
-
-It has the interface of ``operator.Operator``, and engines drive either in the same way.
-"""
+"""The aggregate operator: guard, disorder strategy, record store and extents of one shard, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -20,17 +17,18 @@ from slackwater.transforms.disorder.schedule import Schedule
 from slackwater.transforms.expressions.evaluation import evaluate, truth
 from slackwater.transforms.operators.aggregate.plan import AFTER, AggregatePlan
 from slackwater.transforms.operators.aggregate.record_store import Complete, RecordStore
-from slackwater.transforms.operators.base import InMemoryOperator
+from slackwater.transforms.operators.base import Operator
 from slackwater.transforms.operators.group_index import GroupIndex
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.late_rows import refuse
 from slackwater.transforms.output.outputs import Outputs, late_batches
+from slackwater.transforms.settings.plan import strategies_of
 
 _LEAST_GROUPS: Final = 1 << 12
 """Groups below which none is forgotten."""
 
 
-class Aggregator(InMemoryOperator):
+class Aggregator(Operator):
     """One shard of a sliding window aggregate (ADC, Li et al.).
 
     A row is placed in the record store when it arrives. The disorder strategy's bound, made monotone, is the
@@ -41,7 +39,7 @@ class Aggregator(InMemoryOperator):
     each group. Where chunks are cut, or a snapshot is taken, changes no result.
     """
 
-    def __init__(self, plan: AggregatePlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: AggregatePlan, snapshot: Snapshot | None = None, shard: int = 0) -> None:
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._plan = plan
         self._intake = Intake(plan, state.get("intake"))
@@ -132,7 +130,7 @@ class Aggregator(InMemoryOperator):
         """Everything needed to go on in another process, as ``transforms.state.snapshot`` writes it."""
         self._forget()
         return {
-            "strategies": self._plan.strategies,
+            "strategies": strategies_of(self._plan),
             "intake": self._intake.snapshot(),
             "groups": self._groups.snapshot(),
             "store": self._store.snapshot(),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
 from slackwater.plugins.registry.options import Duration
-from slackwater.plugins.shedding.none import NoShedding
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expressions.condition import Cell
 from slackwater.transforms.expressions.evaluation import WORDS, check, kind_of_value
@@ -26,10 +25,10 @@ from slackwater.transforms.operators.group_columns import (
     group_cells,
     key_schema,
 )
-from slackwater.transforms.operators.reorder import INPUT, PassOn
 from slackwater.transforms.settings.columns import bind_times, whole_ticks
-from slackwater.transforms.settings.models import AggregateConfig, JoinConfig
-from slackwater.transforms.settings.plan import JoinPlan, bind_disorder
+from slackwater.transforms.settings.explanation import described
+from slackwater.transforms.settings.models import AggregateConfig
+from slackwater.transforms.settings.plan import INPUT, DisorderPlan, bind_disorder
 from slackwater.transforms.settings.time_unit import NANOS
 from slackwater.transforms.sharding.by_key import ByKey
 from slackwater.transforms.sharding.scheme import Partitioning
@@ -44,34 +43,36 @@ LONGEST: Final = 1 << 61
 
 
 @dataclass(frozen=True)
-class AggregatePlan(JoinPlan):
+class AggregatePlan(DisorderPlan):
     """A plan whose results are aggregates over the window extents of its one input."""
 
-    aggregate: AggregateConfig
+    config: AggregateConfig
     range: int
     """Length of an extent in ticks."""
     slide: int
     """Ticks from one extent to the next."""
 
+    side_outputs: ClassVar[tuple[str, ...]] = ("late", "metrics", "syncs")
+
     @property
-    def side_outputs(self) -> tuple[str, ...]:
-        return ("late", "metrics", "syncs")
+    def shards(self) -> int:
+        return self.config.shards
 
     @property
     def group_by(self) -> tuple[str, ...]:
         """Columns that rows are grouped by."""
-        return column_names(self.aggregate.group_by)
+        return column_names(self.config.group_by)
 
     @cached_property
     def layout(self) -> AggregateLayout:
         """The aggregates, bound to the input's columns."""
         (schema,) = self.schemas.values()
-        return AggregateLayout(parse_aggregates(self.aggregate.aggregates), schema)
+        return AggregateLayout(parse_aggregates(self.config.aggregates), schema)
 
     @cached_property
     def having(self) -> Expr | None:
         """The condition on groups."""
-        return None if self.aggregate.having is None else parse(self.aggregate.having)
+        return None if self.config.having is None else parse(self.config.having)
 
     @cached_property
     def group_cells(self) -> list[Cell]:
@@ -81,10 +82,10 @@ class AggregatePlan(JoinPlan):
 
     @cached_property
     def partitioning(self) -> Partitioning:
-        return ByKey(self)
+        return ByKey(self, [self.group_cells])
 
-    def shard_cells(self, which: int) -> list[Cell]:
-        return self.group_cells
+    def in_time_order(self, output: str = "") -> bool:
+        return not output
 
     @cached_property
     def key_schema(self) -> pa.Schema:
@@ -95,7 +96,7 @@ class AggregatePlan(JoinPlan):
     @cached_property
     def result_schema(self) -> pa.Schema:
         time = self.time_type
-        names = self.aggregate.aggregates
+        names = self.config.aggregates
         return pa.schema(
             [
                 pa.field("extent", pa.int64()),
@@ -109,25 +110,20 @@ class AggregatePlan(JoinPlan):
         )
 
 
-def bind_aggregate(config: AggregateConfig, schemas: Mapping[str, pa.Schema]) -> AggregatePlan:
+def bind_aggregate(
+    config: AggregateConfig, schemas: Mapping[str, pa.Schema], equal: Collection[Collection[str]] = ()
+) -> AggregatePlan:
     """Check settings against the input; raise ConfigError with the path of the setting at fault."""
     if len(schemas) != 1:
         raise ConfigError(f"needs one input, got {len(schemas)}", "input")
     time_columns, arrival, unit = bind_times(config, schemas)
-    shared = config.model_dump(include={"time", "time_unit", "arrival", "disorder", "shards"})
-    paces = {"guard": config.guard, "metrics": config.metrics, "idle_timeout": config.idle_timeout}
-    joined = JoinConfig(**shared, **paces, window={"size": f"1{unit}"})
     plan = AggregatePlan(
-        config=joined,
+        config=config,
         schemas=dict(schemas),
         time_columns=time_columns,
         arrival_columns=arrival,
         unit=unit,
-        windows=(0,),
         disorder=bind_disorder(config, schemas),
-        join=PassOn(),
-        shedding=NoShedding(),
-        aggregate=config,
         range=long_ticks(config.range, unit, "range"),
         slide=long_ticks(config.range if config.slide is None else config.slide, unit, "slide"),
     )
@@ -155,12 +151,12 @@ def _check_groups(plan: AggregatePlan) -> None:
 
 def _check_names(plan: AggregatePlan) -> None:
     check_names(plan.group_by, (*BEFORE, *AFTER), "group_by")
-    check_aggregate_names(tuple(plan.aggregate.aggregates), (*BEFORE, *plan.group_by, *AFTER))
+    check_aggregate_names(tuple(plan.config.aggregates), (*BEFORE, *plan.group_by, *AFTER))
     plan.layout  # noqa: B018 - raises if an aggregate does not fit
 
 
 def _check_having(plan: AggregatePlan) -> None:
-    text = plan.aggregate.having
+    text = plan.config.having
     if text is None:
         return
     try:
@@ -177,3 +173,15 @@ def _check_having(plan: AggregatePlan) -> None:
         raise ConfigError(str(error), "having") from None
     if kind not in ("bool", "null"):
         raise ConfigError(f"must be true or false for each group, but is {WORDS[kind]}; compare it", "having")
+
+
+def describe(plan: AggregatePlan) -> Iterator[tuple[str, str]]:
+    """Yield what an aggregate does, as (what, text)."""
+    config = plan.config
+    yield "range", f"{config.range}, slide {config.slide or config.range}"
+    yield "group by", ", ".join(plan.group_by) or "none: one group"
+    found = (f"{aggregate.name} = {aggregate}" for aggregate in parse_aggregates(config.aggregates))
+    yield "aggregates", ", ".join(found)
+    if config.having is not None:
+        yield "having", config.having
+    yield plan.disorder.stage, described(plan.disorder)

@@ -1,7 +1,4 @@
-"""The operator of ChooseValues: gathers summaries, and chooses when all are there.
-
-It has the interface of ``operator.Operator``, and engines drive either in the same way.
-"""
+"""The operator of ChooseValues: gathers summaries, and chooses when all are there."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import pyarrow.compute as pc
 
 from slackwater.plugins.contract import NEVER, Snapshot
 from slackwater.transforms.arrival.intake import Chunk, Intake
-from slackwater.transforms.operators.base import InMemoryOperator
+from slackwater.transforms.operators.base import Operator
 from slackwater.transforms.operators.choose_values.plan import ChooseValuesPlan
 from slackwater.transforms.operators.choose_values.static_join import ValueCounts
 from slackwater.transforms.output.accounting import Accounting
@@ -24,14 +21,14 @@ from slackwater.transforms.output.outputs import Outputs, late_batches
 from slackwater.transforms.rows import ipc
 
 
-class ValueChooser(InMemoryOperator):
+class ValueChooser(Operator):
     """Which tuples to request when not all can be (SAJ 3): summaries in, values and numbers out at the end.
 
     Rows of a value add up. A row without value, or whose count is no number from 0 on, is a ``bad_record``.
     State: the summaries, which are small beside the relations that they speak of.
     """
 
-    def __init__(self, plan: ChooseValuesPlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: ChooseValuesPlan, snapshot: Snapshot | None = None, shard: int = 0) -> None:
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._plan = plan
         self._schema = pa.schema([("value", plan.value_type), ("count", pa.int64())])
@@ -52,8 +49,8 @@ class ValueChooser(InMemoryOperator):
         for i, (rows, at) in enumerate(zip(taken.rows, taken.of_input, strict=True)):
             if not at.size:
                 continue
-            value = rows.column(self._plan.choice.value).cast(self._plan.value_type)
-            count = rows.column(self._plan.choice.count).cast(pa.int64())
+            value = rows.column(self._plan.config.value).cast(self._plan.value_type)
+            count = rows.column(self._plan.config.count).cast(pa.int64())
             good = pc.fill_null(pc.and_(pc.is_valid(value), pc.greater_equal(count, 0)), False)
             bad = np.flatnonzero(~good.to_numpy(zero_copy_only=False))
             ts, clock = taken.arrivals.ts[at], taken.arrivals.clock[at]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -10,42 +10,36 @@ from typing import Final
 import pyarrow as pa
 
 from slackwater.plugins.disorder.none import NoSlack
-from slackwater.plugins.shedding.none import NoShedding
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.operators.choose_values.static_join import ValueCounts, adg, ndg, of_each, optdp
 from slackwater.transforms.operators.group_columns import check_names
-from slackwater.transforms.operators.reorder import PassOn
 from slackwater.transforms.settings.columns import bind_times
-from slackwater.transforms.settings.models import NO_GUARD, ChooseValuesConfig, JoinConfig
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.models import ChooseValuesConfig
+from slackwater.transforms.settings.plan import Plan
 
 TS: Final = "ts"
 
 
 @dataclass(frozen=True)
-class ChooseValuesPlan(JoinPlan):
+class ChooseValuesPlan(Plan):
     """A plan whose results are the values to request, with how many tuples of each input."""
 
-    choice: ChooseValuesConfig
-
-    @property
-    def side_outputs(self) -> tuple[str, ...]:
-        return ("late",)
+    config: ChooseValuesConfig
 
     @property
     def value_type(self) -> pa.DataType:
         """Type of the values, the same in every input that has any."""
-        types = [schema.field(self.choice.value).type for schema in self.schemas.values()]
+        types = [schema.field(self.config.value).type for schema in self.schemas.values()]
         return next((type_ for type_ in types if not pa.types.is_null(type_)), types[0])
 
     @cached_property
     def result_schema(self) -> pa.Schema:
         numbers = [pa.field(name, pa.int64()) for name in self.inputs]
-        return pa.schema([pa.field(self.choice.value, self.value_type), *numbers, pa.field(TS, self.time_type)])
+        return pa.schema([pa.field(self.config.value, self.value_type), *numbers, pa.field(TS, self.time_type)])
 
     def choose(self, relations: ValueCounts) -> ValueCounts:
         """Return how many tuples of each value to request; of values that a relation lacks, none."""
-        config, sizes = self.choice, relations.sizes
+        config, sizes = self.config, relations.sizes
         if isinstance(config.k, int):
             k = min(config.k, sum(sizes))
             overall = {"delete" if config.leave_out else "retain": k}
@@ -57,7 +51,9 @@ class ChooseValuesPlan(JoinPlan):
         return (optdp if config.method == "optdp" else ndg)(relations, **pair).needed()
 
 
-def bind_choose_values(config: ChooseValuesConfig, schemas: Mapping[str, pa.Schema]) -> ChooseValuesPlan:
+def bind_choose_values(
+    config: ChooseValuesConfig, schemas: Mapping[str, pa.Schema], equal: Collection[Collection[str]] = ()
+) -> ChooseValuesPlan:
     """Check settings against the inputs; raise ConfigError with the path of the setting at fault."""
     times, _, unit = bind_times(config, schemas)
     for setting, column in (("value", config.value), ("count", config.count)):
@@ -74,18 +70,12 @@ def bind_choose_values(config: ChooseValuesConfig, schemas: Mapping[str, pa.Sche
     check_names(tuple(schemas), (config.value, TS), "input")
     _check_method(config, tuple(schemas))
     plan = ChooseValuesPlan(
-        config=JoinConfig(
-            time=config.time, time_unit=config.time_unit, window={"size": f"1{unit}"}, guard=NO_GUARD
-        ),
+        config=config,
         schemas=dict(schemas),
         time_columns=times,
         arrival_columns=None,
         unit=unit,
-        windows=(0,) * len(schemas),
         disorder=NoSlack(),
-        join=PassOn(),
-        shedding=NoShedding(),
-        choice=config,
     )
     for name, schema in schemas.items():
         type_ = schema.field(config.value).type
@@ -124,3 +114,8 @@ def _check_method(config: ChooseValuesConfig, inputs: tuple[str, ...]) -> None:
         raise ConfigError("adg takes one number of tuples overall; use ndg, or give k as one number", "method")
     if len(inputs) > 2 and config.method not in (None, "each"):
         raise ConfigError(f"{config.method} is for two inputs; use each", "method")
+
+
+def describe(plan: ChooseValuesPlan) -> Iterator[tuple[str, str]]:
+    """Yield how values are chosen, as (what, text)."""
+    yield "method", plan.config.method or "greedy"

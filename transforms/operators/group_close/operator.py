@@ -1,7 +1,4 @@
-"""The operator of GroupClose: the open groups of one shard, and what closes them, chunk by chunk.
-
-It has the interface of ``operator.Operator``, and engines drive either in the same way.
-"""
+"""The operator of GroupClose: the open groups of one shard, and what closes them, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import pyarrow as pa
 from slackwater.plugins.contract import NEVER, Bools, Int64s, Snapshot
 from slackwater.transforms.arrival.intake import Chunk, Intake
 from slackwater.transforms.kernels.operators import open_groups as kernel
-from slackwater.transforms.operators.base import InMemoryOperator
+from slackwater.transforms.operators.base import Operator
 from slackwater.transforms.operators.group_close.plan import CLOSED_BY, PUNCTUATIONS, ROWS, GroupClosePlan
 from slackwater.transforms.operators.group_close.store import Closed, GroupStore
 from slackwater.transforms.output.accounting import Accounting
@@ -27,7 +24,7 @@ from slackwater.transforms.punctuation.pending import Waiting
 _REASONS: Final = {kernel.VIOLATES: "punctuation_violated", kernel.TOO_LATE: "too_late"}
 
 
-class GroupCloser(InMemoryOperator):
+class GroupCloser(Operator):
     """One shard of GroupClose: a group leaves when nothing more can come for it (PWJoin sec. 1.2).
 
     A punctuation at time p closes the groups that it covers once a row after p has come, as rows at p belong
@@ -40,7 +37,7 @@ class GroupCloser(InMemoryOperator):
     were punctuated (``kernels.operators.open_groups.REMEMBERED``).
     """
 
-    def __init__(self, plan: GroupClosePlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: GroupClosePlan, snapshot: Snapshot | None = None, shard: int = 0) -> None:
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._plan = plan
         self._intake = Intake(plan, state.get("intake"))

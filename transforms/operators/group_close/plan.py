@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
 from slackwater.plugins.contract import Bools
 from slackwater.plugins.disorder.none import NoSlack
-from slackwater.plugins.shedding.none import NoShedding
+from slackwater.plugins.registry.options import Duration
 from slackwater.transforms.errors import ConfigError
 from slackwater.transforms.expressions.condition import Cell
 from slackwater.transforms.operators.aggregate.functions import AggregateLayout, parse_aggregates
@@ -26,12 +26,11 @@ from slackwater.transforms.operators.group_columns import (
     group_cells,
     key_schema,
 )
-from slackwater.transforms.operators.reorder import PassOn
 from slackwater.transforms.settings.columns import bind_times
-from slackwater.transforms.settings.models import GROUP_CLOSE_INPUTS, NO_GUARD, GroupCloseConfig, JoinConfig
-from slackwater.transforms.settings.plan import JoinPlan
-from slackwater.transforms.sharding.by_key import ByKey
-from slackwater.transforms.sharding.scheme import Partitioning
+from slackwater.transforms.settings.models import GROUP_CLOSE_INPUTS, GroupCloseConfig
+from slackwater.transforms.settings.plan import Plan
+from slackwater.transforms.sharding.by_key import ByKey, cross
+from slackwater.transforms.sharding.scheme import Partitioning, Routes
 
 ROWS, PUNCTUATIONS = GROUP_CLOSE_INPUTS
 AFTER: Final = ("ts", "closed_by")
@@ -40,39 +39,79 @@ CLOSED_BY: Final = ("punctuation", "window", "end")
 
 
 class _ByGroup(ByKey):
-    """Goes by group; a punctuation of several is accounted for in one shard."""
+    """Goes by group. Punctuations that do not name all group columns, or several groups, go to every shard.
+
+    Each is accounted for in one shard.
+    """
+
+    def __init__(self, plan: GroupClosePlan) -> None:
+        super().__init__(plan, [plan.group_cells] * len(GROUP_CLOSE_INPUTS))
+        self._same, self._key_schema = plan.same, plan.key_schema
+
+    def routes(self, which: int, batch: pa.RecordBatch) -> Routes:
+        if not self.copies(which):
+            return super().routes(which, batch)
+        named, several = self._named(batch)
+        home = super().routes(which, named).home
+        alone = np.flatnonzero(~several)
+        row, shard = cross(np.flatnonzero(several), self.shards)
+        return Routes.to_several(home, np.append(alone, row), np.append(home[alone], shard))
 
     def copies(self, which: int) -> bool:
         return GROUP_CLOSE_INPUTS[which] != ROWS
 
+    def _named(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Bools]:
+        """Return the first group that each punctuation names, and which name several or leave a column open."""
+        # As for expressions: what reads patterns is of no use to who only checks a template.
+        from slackwater.transforms.punctuation.patterns import PatternReader
+
+        patterns = PatternReader(list(self.cells[0]), self._key_schema, self._same).read(batch.column("pattern"))
+        entries = np.bincount(patterns.of, minlength=batch.num_rows)
+        several = entries > 1
+        several[patterns.of[patterns.unnamed > 0]] = True
+        first = np.zeros(batch.num_rows, np.int64)
+        first[patterns.of[::-1]] = np.arange(patterns.of.size)[::-1]
+        # What names nothing that there is goes to any shard, to be accounted for there.
+        return patterns.values.take(pa.array(first, mask=entries == 0)), several
+
 
 @dataclass(frozen=True)
-class GroupClosePlan(JoinPlan):
+class GroupClosePlan(Plan):
     """A plan whose results are aggregates of groups that are over."""
 
-    close: GroupCloseConfig
+    config: GroupCloseConfig
     window: int | None
     """Ticks after its first row that a group is open."""
     same: dict[str, str]
     """Columns that have the value of a group column in every row."""
 
-    @property
-    def side_outputs(self) -> tuple[str, ...]:
-        return ("late",)
+    by_time: ClassVar[bool] = True
+    without_rows: ClassVar[Mapping[str, str]] = {
+        PUNCTUATIONS: "no punctuation came, so none has closed a group; check that the join passes some on"
+    }
 
     @property
-    def arrives_by_time(self) -> bool:
-        return True
+    def shards(self) -> int:
+        return self.config.shards
+
+    @property
+    def idle_timeout(self) -> Duration | None:
+        return self.config.idle_timeout
+
+    @property
+    def order_matters(self) -> bool:
+        """A group without a window takes rows in any order that its join gives."""
+        return self.window is not None
 
     @property
     def by(self) -> tuple[str, ...]:
         """Columns that rows are grouped by."""
-        return column_names(self.close.by)
+        return column_names(self.config.by)
 
     @cached_property
     def layout(self) -> AggregateLayout:
         """The aggregates, bound to the columns of the rows."""
-        return AggregateLayout(parse_aggregates(self.close.aggregates), self.schemas[ROWS])
+        return AggregateLayout(parse_aggregates(self.config.aggregates), self.schemas[ROWS])
 
     @cached_property
     def group_cells(self) -> list[Cell]:
@@ -82,25 +121,6 @@ class GroupClosePlan(JoinPlan):
     @cached_property
     def partitioning(self) -> Partitioning:
         return _ByGroup(self)
-
-    def shard_cells(self, which: int) -> list[Cell]:
-        return self.group_cells
-
-    def shard_rows(self, which: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Bools | None]:
-        """Punctuations that do not name all group columns, or several groups, go to every shard."""
-        if GROUP_CLOSE_INPUTS[which] == ROWS:
-            return batch, None
-        # As for expressions: what reads patterns is of no use to who only checks a template.
-        from slackwater.transforms.punctuation.patterns import PatternReader
-
-        patterns = PatternReader(self.group_cells, self.key_schema, self.same).read(batch.column("pattern"))
-        entries = np.bincount(patterns.of, minlength=batch.num_rows)
-        several = entries > 1
-        several[patterns.of[patterns.unnamed > 0]] = True
-        first = np.zeros(batch.num_rows, np.int64)
-        first[patterns.of[::-1]] = np.arange(patterns.of.size)[::-1]
-        # What names nothing that there is goes to any shard, to be accounted for there.
-        return patterns.values.take(pa.array(first, mask=entries == 0)), several
 
     @cached_property
     def key_schema(self) -> pa.Schema:
@@ -116,7 +136,7 @@ class GroupClosePlan(JoinPlan):
 
     @cached_property
     def result_schema(self) -> pa.Schema:
-        names = self.close.aggregates
+        names = self.config.aggregates
         return pa.schema(
             [
                 *self.key_schema,
@@ -146,20 +166,13 @@ def bind_group_close(
     check_names(by, AFTER, "by")
     check_aggregate_names(tuple(config.aggregates), (*by, *AFTER))
     _check_punctuations(punctuations, rows.field(time))
-    shared = config.model_dump(include={"time", "time_unit", "shards"})
     plan = GroupClosePlan(
-        config=JoinConfig(
-            **shared, idle_timeout=config.idle_timeout, window={"size": f"1{unit}"}, guard=NO_GUARD
-        ),
+        config=config,
         schemas={ROWS: rows, PUNCTUATIONS: punctuations},
         time_columns=(time, "ts"),
         arrival_columns=(time, "ts"),
         unit=unit,
-        windows=(0, 0),
         disorder=NoSlack(),
-        join=PassOn(),
-        shedding=NoShedding(),
-        close=config,
         window=None if config.window is None else long_ticks(config.window, unit, "window"),
         same=_same(config, by, equal),
     )
@@ -203,3 +216,13 @@ def _same(config: GroupCloseConfig, by: tuple[str, ...], equal: Collection[Colle
         if column in by:
             raise ConfigError("is a column of by itself; leave it out", "same", column)
     return {**found, **config.same}
+
+
+def describe(plan: GroupClosePlan) -> Iterator[tuple[str, str]]:
+    """Yield what is grouped, and what closes groups, as (what, text)."""
+    yield "group by", ", ".join(plan.by)
+    if plan.same:
+        yield "same", ", ".join(f"{column} = {key}" for column, key in plan.same.items())
+    found = (f"{aggregate.name} = {aggregate}" for aggregate in parse_aggregates(plan.config.aggregates))
+    yield "aggregates", ", ".join(found)
+    yield "window", "none" if plan.config.window is None else str(plan.config.window)

@@ -22,6 +22,7 @@ from slackwater.transforms.arrival.entry import Entry
 from slackwater.transforms.arrival.intake import Chunk, Taken
 from slackwater.transforms.disorder.order import Order, Ordered
 from slackwater.transforms.disorder.schedule import Schedule
+from slackwater.transforms.operators.base import Operator as ShardOperator
 from slackwater.transforms.operators.join.stage import Join
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.delivery import Delivery
@@ -29,10 +30,10 @@ from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.output.step import Joined
 from slackwater.transforms.punctuation.judge import Judge
 from slackwater.transforms.rows.shard_rows import ShardRows
-from slackwater.transforms.settings.plan import JoinPlan
+from slackwater.transforms.settings.plan import JoinPlan, strategies_of
 
 
-class Operator:
+class Operator(ShardOperator):
     """One shard of a sliding window join."""
 
     def __init__(self, plan: JoinPlan, snapshot: Snapshot | None = None, shard: int = 0) -> None:
@@ -191,7 +192,7 @@ class Operator:
         self._compact(force=True)
         stages = (self.entry, self.order, self.judge, self.join, self.delivery, self.rows)
         state: dict[str, Any] = {
-            "strategies": self._plan.strategies,
+            "strategies": strategies_of(self._plan),
             "accounting": self.accounting.snapshot(),
         }
         for stage in stages:

@@ -1,7 +1,4 @@
-"""The operator of Shed: rows wait their turn, and the least valuable leave when too many do.
-
-It has the interface of ``operator.Operator``, and engines drive either in the same way.
-"""
+"""The operator of Shed: rows wait their turn, and the least valuable leave when too many do."""
 
 from __future__ import annotations
 
@@ -11,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from slackwater.plugins.contract import NEVER, Bools, Float64s, Snapshot, Tuples
+from slackwater.plugins.contract import NEVER, Bools, Float64s, Held, Snapshot, Tuples
 from slackwater.transforms.arrival.intake import Chunk, Intake, Refused
 from slackwater.transforms.arrival.queue import LIVE_NANOS, Arrived, InputQueue
-from slackwater.transforms.operators.base import InMemoryOperator
-from slackwater.transforms.operators.reorder import PassOnLogic
+from slackwater.transforms.operators.base import Operator, nothing_held
 from slackwater.transforms.operators.shed.plan import ShedPlan
 from slackwater.transforms.output.accounting import Accounting
 from slackwater.transforms.output.late_rows import refuse
 from slackwater.transforms.output.outputs import Outputs
 from slackwater.transforms.rows.encoder import CellEncoder
+from slackwater.transforms.settings.plan import strategies_of
 
 
-class LoadShedder(InMemoryOperator):
+class LoadShedder(Operator):
     """One shard of Shed: a queue that is served at a given rate (SAJ 2.3, slow CPU).
 
     A row that finds the queue empty and the last one served passes at once; others wait, and pass in order of
@@ -34,7 +31,7 @@ class LoadShedder(InMemoryOperator):
     State: the rows that wait, at most ``queue``, and what the strategy has learnt.
     """
 
-    def __init__(self, plan: ShedPlan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: ShedPlan, snapshot: Snapshot | None = None, shard: int = 0) -> None:
         state: dict[str, Any] = dict(snapshot) if snapshot else {}
         self._plan = plan
         self._intake = Intake(plan, state.get("intake"))
@@ -58,7 +55,7 @@ class LoadShedder(InMemoryOperator):
         came = newest[1:] * self._plan.setting.nanos_per_tick // LIVE_NANOS
         arrived = Chunk(taken.source, arrivals.clock, taken.rows, came)
         started = time.perf_counter()
-        self._pass_on(out, self._waiting.serve(arrived, PassOnLogic(self._plan.setting), lambda: NEVER))
+        self._pass_on(out, self._waiting.serve(arrived, _Nobody(self._plan.condition.width), lambda: NEVER))
         self.seconds["kernel"] += time.perf_counter() - started
         self.accounting.state(len(self._waiting), self.nbytes)
         return out
@@ -81,7 +78,7 @@ class LoadShedder(InMemoryOperator):
     def snapshot(self) -> Snapshot:
         """Everything needed to go on in another process, as ``transforms.state.snapshot`` writes it."""
         return {
-            "strategies": self._plan.strategies,
+            "strategies": strategies_of(self._plan),
             "intake": self._intake.snapshot(),
             "newest": self._newest,
             "queue": self._waiting.snapshot(),
@@ -108,3 +105,16 @@ class _WaitingRows(InputQueue):
     def _works(self, rows: Arrived) -> Bools:
         """Partners pass at once."""
         return rows.known & (rows.code & 7 == 0)
+
+
+class _Nobody:
+    """What is behind the queue holds nothing that rows may meet."""
+
+    def __init__(self, width: int) -> None:
+        self._none = nothing_held(width)
+
+    def live(self) -> int:
+        return 0
+
+    def held(self) -> Held:
+        return self._none

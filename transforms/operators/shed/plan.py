@@ -5,61 +5,73 @@ The queue of a join (``input_queue``) with nothing behind it, to stand before wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 
-from slackwater.plugins.contract import SheddingStrategy
+from slackwater.plugins.contract import Setting, SheddingStrategy
 from slackwater.plugins.disorder.none import NoSlack
 from slackwater.plugins.registry.manager import fitting, instead
+from slackwater.plugins.registry.options import Duration
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.expressions.condition import Condition
 from slackwater.transforms.expressions.tree import ExpressionError
-from slackwater.transforms.operators.reorder import PassOn
 from slackwater.transforms.settings.columns import bind_times
-from slackwater.transforms.settings.frequencies import read_frequencies
-from slackwater.transforms.settings.models import NO_GUARD, SHED_INPUTS, JoinConfig, OperatorConfig, ShedConfig
-from slackwater.transforms.settings.plan import JoinPlan, make_strategy
+from slackwater.transforms.settings.explanation import described
+from slackwater.transforms.settings.frequencies import key_frequencies, read_frequencies
+from slackwater.transforms.settings.models import SHED_INPUTS, ShedConfig
+from slackwater.transforms.settings.plan import SheddingPlan, make_strategy
 
 ROWS, PARTNERS = SHED_INPUTS
 _LIMITS: Final = {"memory": "rate and queue", "queue": "rate and queue beside shedding"}
 
 
-class ShedPlan(JoinPlan):
+@dataclass(frozen=True)
+class ShedPlan(SheddingPlan):
     """A plan whose results are rows of its first input."""
 
+    config: ShedConfig
+
     @property
-    def side_outputs(self) -> tuple[str, ...]:
-        return ("late",)
+    def idle_timeout(self) -> Duration | None:
+        return self.config.idle_timeout
+
+    @cached_property
+    def condition(self) -> Condition:
+        """When a row has a partner, and what rows are worth to the shedding strategy."""
+        return self.weighed(Condition(self.config.where, self.schemas))
+
+    @cached_property
+    def setting(self) -> Setting:
+        found = super().setting
+        return found._replace(frequencies=key_frequencies(self.frequencies, self.condition, self.schemas))
 
     @property
     def result_schema(self) -> pa.Schema:
         return self.schemas[ROWS]
 
+    @property
+    def result_time(self) -> str:
+        return self.time_columns[0]
 
-def bind_shed(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> ShedPlan:
+
+def bind_shed(
+    config: ShedConfig, schemas: Mapping[str, pa.Schema], equal: Collection[Collection[str]] = ()
+) -> ShedPlan:
     """Check settings against the inputs; raise ConfigError with the path of the setting at fault."""
     if tuple(schemas) not in (SHED_INPUTS, SHED_INPUTS[:1]):
         raise ConfigError(f"must be {ROWS}, or {ROWS} and {PARTNERS}, got {', '.join(schemas)}", "input")
     time_columns, arrival, unit = bind_times(config, schemas)
     plan = ShedPlan(
-        config=JoinConfig(
-            **{name: getattr(config, name) for name in OperatorConfig.model_fields},
-            arrival=config.arrival,
-            where=config.where,
-            shedding=config.shedding,
-            idle_timeout=config.idle_timeout,
-            guard=NO_GUARD,
-            window={"size": f"1{unit}"},
-        ),
+        config=config,
         schemas=dict(schemas),
         time_columns=time_columns,
         arrival_columns=arrival,
         unit=unit,
-        windows=(0,) * len(schemas),
         disorder=NoSlack(),
-        join=PassOn(),
         shedding=_strategy(config, schemas),
     )
     assert plan.queue is not None
@@ -92,3 +104,8 @@ def _strategy(config: ShedConfig, schemas: Mapping[str, pa.Schema]) -> SheddingS
             "shedding",
         )
     return strategy
+
+
+def describe(plan: ShedPlan) -> Iterator[tuple[str, str]]:
+    """Yield what rows are worth, as (what, text)."""
+    yield plan.shedding.stage, described(plan.shedding)

@@ -1,96 +1,84 @@
-"""Punctuate: what a stream says of its own future, for whoever is to know when something is over.
-
-One input goes through guard and K-slack as in ``Reorder``. Rows that are punctuations, and what tuples say in the
-light of static promises, become rows of the output ``punctuations``; tuples that contradict one are late.
-"""
+"""Punctuate bound to its input: what rows say of later ones, and the columns in which it comes out."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.plugins.contract import Finished, Matches, Punctuations, Released, Setting, Snapshot
-from slackwater.plugins.shedding.none import NoShedding
+from slackwater.plugins.contract import Finished, Pattern, Setting
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.expressions.condition import Condition
 from slackwater.transforms.expressions.tree import ExpressionError
-from slackwater.transforms.operators.reorder import INPUT, PassOn, PassOnLogic, ReorderPlan
-from slackwater.transforms.punctuation.marks import check_punctuations
-from slackwater.transforms.punctuation.metadata import check_metadata
+from slackwater.transforms.operators.reorder.plan import OrderPlan
+from slackwater.transforms.punctuation.marks import Mark, bind_marks, check_punctuations, named_columns
+from slackwater.transforms.punctuation.metadata import (
+    bind_metadata,
+    check_metadata,
+    derived_patterns,
+    promised_columns,
+)
 from slackwater.transforms.rows.encoder import CellEncoder
 from slackwater.transforms.rows.json_text import rows_to_json
 from slackwater.transforms.settings.columns import bind_times, kind_of_times, whole_ticks
-from slackwater.transforms.settings.models import DisorderConfig, JoinConfig, PunctuateConfig
-from slackwater.transforms.settings.plan import bind_disorder
+from slackwater.transforms.settings.explanation import described
+from slackwater.transforms.settings.models import PromisesConfig, PunctuateConfig, PunctuationConfig
+from slackwater.transforms.settings.plan import INPUT, bind_disorder
 
 FIXED: Final = ("ts", "pattern")
 """Columns that every punctuation has, before those with what it speaks of."""
 
 
-class PassOnPunctuated(PassOn):
-    """Let every row through that comes in order, and every punctuation once its time has passed."""
-
-    name: ClassVar[str] = "pass_on_punctuated"
-    every: int | None = None
-    """Ticks from one punctuation of the last kind to the next, at least; None gives all of them out."""
-
-    def build(self, setting: Setting, snapshot: Snapshot | None = None) -> PassOnPunctuatedLogic:
-        return PassOnPunctuatedLogic(self.every, setting, snapshot)
-
-
-class PassOnPunctuatedLogic(PassOnLogic):
-    """A join of one input that has nothing to add to what is said of it."""
-
-    def __init__(self, every: int | None, setting: Setting, snapshot: Snapshot | None = None) -> None:
-        super().__init__(setting)
-        self._every, self._kinds = every, len(setting.patterns)
-        self._span: int | None = snapshot["span"] if snapshot else None
-        """Number of the stretch of time of which something has been given out last."""
-
-    def punctuated_step(self, released: Released, punctuations: Punctuations) -> Iterator[Matches]:
-        """Pass on rows, and punctuations kind by kind."""
-        yield from self.step(released)
-        none = np.empty(0, np.int64)
-        for kind in range(self._kinds):
-            at = np.flatnonzero(punctuations.pattern == kind)
-            if kind == self._kinds - 1:
-                at = self._thinned(at, punctuations)
-            if at.size:
-                said = Punctuations._make(array[at] for array in punctuations)
-                finished = Finished(said.at, said.ts, (kind,), said.low, said.high)
-                nothing = (none.reshape(0, 1), none, none, np.empty(0))
-                yield Matches(released.ts.size, released.ts.size, *nothing, finished=finished)
-
-    def snapshot(self) -> Snapshot:
-        return {"span": self._span}
-
-    def _thinned(self, at: Any, punctuations: Punctuations) -> Any:
-        """Of each stretch of time, keep the first."""
-        if self._every is None or not at.size:
-            return at
-        span = punctuations.ts[at] // self._every
-        first = np.append(True, span[1:] != span[:-1])
-        first[0] = self._span is None or span[0] != self._span
-        self._span = int(span[-1])
-        return at[first]
-
-
-class PunctuatePlan(ReorderPlan):
+@dataclass(frozen=True)
+class PunctuatePlan(OrderPlan):
     """A plan whose results are the rows of its one input, with what they say of later ones."""
 
-    @property
-    def side_outputs(self) -> tuple[str, ...]:
-        return ("late", "punctuations", "metrics")
+    config: PunctuateConfig
+    promises: PromisesConfig
+    """What the settings say of later rows, in the words of a join."""
+    every: int | None
+    """Ticks from one punctuation of the last kind to the next, at least; None gives all of them out."""
+
+    side_outputs: ClassVar[tuple[str, ...]] = ("late", "punctuations", "metrics")
+
+    @cached_property
+    def condition(self) -> Condition:
+        """The columns that punctuations and promises speak of."""
+        also = [*named_columns(self.promises), *promised_columns(self.promises)]
+        return Condition(None, self.schemas, also)
+
+    @cached_property
+    def marks(self) -> tuple[Mark, ...]:
+        return bind_marks(self.promises, self.schemas, self.condition)
+
+    @cached_property
+    def derived(self) -> list[tuple[str, Pattern]]:
+        """The kinds of punctuations that follow from promises; they come after those of ``marks``."""
+        return derived_patterns(bind_metadata(self.promises, self.condition))
+
+    @cached_property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """All kinds of punctuations."""
+        return (*(mark.pattern for mark in self.marks), *(pattern for _, pattern in self.derived))
+
+    @cached_property
+    def setting(self) -> Setting:
+        metadata = bind_metadata(self.promises, self.condition)
+        return super().setting._replace(patterns=self.patterns, metadata=metadata)
+
+    def output_schema(self, output: str = "") -> pa.Schema:
+        return self.punctuation_schema if output == "punctuations" else super().output_schema(output)
 
     @cached_property
     def named(self) -> list[dict[str, tuple[int, str]]]:
         """For each kind of punctuation its columns: the cell each is of, and if it has its value or an end."""
-        return [dict(self._columns_of(kind)) for kind in range(len(self.setting.patterns))]
+        return [dict(self._columns_of(kind)) for kind in range(len(self.patterns))]
 
     @cached_property
     def punctuation_schema(self) -> pa.Schema:
@@ -100,6 +88,7 @@ class PunctuatePlan(ReorderPlan):
         return pa.schema([pa.field("ts", self.time_type), pa.field("pattern", pa.string()), *fields])
 
     def punctuation_batch(self, encoder: CellEncoder, finished: Sequence[Finished]) -> pa.RecordBatch:
+        """Return punctuations as rows of their output, in order of time."""
         parts = [self._batch_of_kind(encoder, part) for part in finished]
         whole = pa.Table.from_batches(parts, schema=self.punctuation_schema).combine_chunks()
         order = np.argsort(np.concatenate([part.ts for part in finished]), kind="stable")
@@ -111,7 +100,7 @@ class PunctuatePlan(ReorderPlan):
         texts: dict[str, pa.Array] = {}
         for column, (cell, part) in self.named[kind].items():
             assert finished.high is not None
-            position = self.setting.patterns[kind].cells.index(cell)
+            position = self.patterns[kind].cells.index(cell)
             words = finished.high if part == "to" else finished.values[:, position]
             layout = self.condition.columns[0][cell]
             shown[column] = encoder.values(layout, self._type(cell), np.ascontiguousarray(words))
@@ -130,7 +119,7 @@ class PunctuatePlan(ReorderPlan):
         return pa.RecordBatch.from_arrays(arrays, schema=self.punctuation_schema)
 
     def _columns_of(self, kind: int) -> Iterator[tuple[str, tuple[int, str]]]:
-        pattern = self.setting.patterns[kind]
+        pattern = self.patterns[kind]
         promise = self.derived[kind - len(self.marks)][0] if kind >= len(self.marks) else ""
         end = {"ascending": "to", "descending": "from"}.get(promise)
         for cell in pattern.cells:
@@ -142,29 +131,30 @@ class PunctuatePlan(ReorderPlan):
         return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
-def bind_punctuate(config: PunctuateConfig, schemas: Mapping[str, pa.Schema]) -> PunctuatePlan:
+def bind_punctuate(
+    config: PunctuateConfig, schemas: Mapping[str, pa.Schema], equal: Collection[Collection[str]] = ()
+) -> PunctuatePlan:
     """Check settings against the input; raise ConfigError with the path of the setting at fault."""
     if len(schemas) != 1:
         raise ConfigError(f"needs one input, got {len(schemas)}", "input")
     ((_, schema),) = schemas.items()
     time_columns, arrival, unit = bind_times(config, schemas)
-    joined = _as_join(config, schema, time_columns[0], unit)
+    promises = _promises(config, schema, time_columns[0])
     try:
-        check_punctuations(joined, schemas)
+        check_punctuations(promises, schemas)
     except ConfigError as error:
         raise ConfigError(error.fault, *(error.path[1:] or ("key",))) from None
-    check_metadata(joined, schemas)
+    check_metadata(promises, schemas)
     every = None if config.progress is None else whole_ticks(config.progress, unit, "progress")
     plan = PunctuatePlan(
-        config=joined,
+        config=config,
         schemas=dict(schemas),
         time_columns=time_columns,
         arrival_columns=arrival,
         unit=unit,
-        windows=(0,),
         disorder=bind_disorder(config, schemas),
-        join=PassOnPunctuated(every=every),
-        shedding=NoShedding(),
+        promises=promises,
+        every=every,
     )
     try:
         columns = plan.punctuation_schema.names
@@ -178,8 +168,8 @@ def bind_punctuate(config: PunctuateConfig, schemas: Mapping[str, pa.Schema]) ->
     return plan
 
 
-def _as_join(config: PunctuateConfig, schema: pa.Schema, time: str, unit: str) -> JoinConfig:
-    """Return the settings as those of a join of one input."""
+def _promises(config: PunctuateConfig, schema: pa.Schema, time: str) -> PromisesConfig:
+    """Return what the settings say of later rows as a join says it of its inputs."""
     names = [name for name in ("unique", "clustered", "ordered") if getattr(config, name)]
     if config.when is None and not names and config.progress is None:
         raise ConfigError(
@@ -199,12 +189,9 @@ def _as_join(config: PunctuateConfig, schema: pa.Schema, time: str, unit: str) -
                 "progress",
             )
         ordered.append(f"{INPUT}.{time}")
-    marks = [] if config.when is None else [{"input": INPUT, "when": config.when, "key": config.key}]
-    shared = {name: getattr(config, name) for name in DisorderConfig.model_fields}
-    return JoinConfig(
-        **shared,
-        window={"size": f"1{unit}"},
-        punctuations=marks,
+    said = [] if config.when is None else [PunctuationConfig(input=INPUT, when=config.when, key=config.key)]
+    return PromisesConfig(
+        punctuations=said,
         unique=[_prefixed(columns) for columns in config.unique],
         clustered=[_prefixed(columns) for columns in config.clustered],
         ordered=ordered,
@@ -213,3 +200,9 @@ def _as_join(config: PunctuateConfig, schema: pa.Schema, time: str, unit: str) -
 
 def _prefixed(columns: str | list[str]) -> str | list[str]:
     return f"{INPUT}.{columns}" if isinstance(columns, str) else [f"{INPUT}.{column}" for column in columns]
+
+
+def describe(plan: PunctuatePlan) -> Iterator[tuple[str, str]]:
+    """Yield how rows are put in order, and the columns of punctuations, as (what, text)."""
+    yield plan.disorder.stage, described(plan.disorder)
+    yield "punctuations", ", ".join(plan.punctuation_schema.names)
