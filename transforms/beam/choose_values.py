@@ -11,7 +11,6 @@ import pyarrow as pa
 from slackwater.transforms.beam.join import refuse_unbounded
 from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.operators.choose_values.plan import bind_choose_values
 from slackwater.transforms.settings.models import MAX_INPUTS, MIN_INPUTS, ChooseValuesConfig
 from slackwater.transforms.settings.plan import Plan
 
@@ -38,7 +37,7 @@ class ChooseValues(OperatorTransform):
 
     def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
         refuse_unbounded(inputs, "ChooseValues")
-        return bind_choose_values(self._config, schemas)
+        return super().bind(schemas, inputs)
 
     def integer_columns(self, name: str) -> Iterator[str]:
         yield from super().integer_columns(name)

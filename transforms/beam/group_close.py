@@ -11,7 +11,8 @@ import pyarrow as pa
 from slackwater.transforms.beam.sliding_window_join import SlidingWindowJoin
 from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.operators.group_close.plan import ROWS, bind_group_close
+from slackwater.transforms.operators.group_close.plan import ROWS
+from slackwater.transforms.operators.registry import operator_of
 from slackwater.transforms.settings.models import GROUP_CLOSE_INPUTS, GroupCloseConfig
 from slackwater.transforms.settings.plan import Plan
 
@@ -38,7 +39,7 @@ class GroupClose(OperatorTransform):
         return {name: found[name] for name in GROUP_CLOSE_INPUTS}
 
     def bind(self, schemas: dict[str, pa.Schema], inputs: Mapping[str, beam.PCollection]) -> Plan:
-        return bind_group_close(self._config, schemas, _equal_columns(inputs[ROWS]))
+        return operator_of(self._config).bind(self._config, schemas, _equal_columns(inputs[ROWS]))
 
     def integer_columns(self, name: str) -> Iterator[str]:
         yield self._config.time if name == ROWS else "ts"

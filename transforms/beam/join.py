@@ -175,8 +175,8 @@ def join_batches(
             split = GatherRows(plan, which, reader)
         else:
             split = BatchRows(plan, which, reader, live)
-        step = beam.ParDo(split).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
-        steps.append(inputs[name] | f"Batch {name}" >> step)
+        batched = beam.ParDo(split).with_output_types(tuple[int, tuple[int, pa.RecordBatch]])
+        steps.append(inputs[name] | f"Batch {name}" >> batched)
     if len(steps) == 1 and not live:
         # Flatten keeps the stateful step apart from those before it only if it has several inputs. FnApiRunner
         # fuses them otherwise, and of two stateful steps in one stage it fires the timer of one.

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import pyarrow as pa
-
-from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.operators.punctuate.plan import bind_punctuate
 from slackwater.transforms.settings.models import PunctuateConfig
-from slackwater.transforms.settings.plan import INPUT, Plan
+from slackwater.transforms.settings.plan import INPUT
 
 
 class Punctuate(OperatorTransform):
@@ -29,9 +22,3 @@ class Punctuate(OperatorTransform):
 
     settings = PunctuateConfig
     passes_on = INPUT
-
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
-        return bind_punctuate(self._config, schemas)
-
-    def result_types(self, plan: Plan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
-        return schemas[INPUT].types

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import pyarrow as pa
-
-from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.operators.reorder.plan import bind_reorder
 from slackwater.transforms.settings.models import ReorderConfig
-from slackwater.transforms.settings.plan import INPUT, Plan
+from slackwater.transforms.settings.plan import INPUT
 
 
 class Reorder(OperatorTransform):
@@ -26,9 +19,3 @@ class Reorder(OperatorTransform):
 
     settings = ReorderConfig
     passes_on = INPUT
-
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
-        return bind_reorder(self._config, schemas)
-
-    def result_types(self, plan: Plan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
-        return schemas[INPUT].types

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 
-from slackwater.transforms.beam.rows import RowSchema
 from slackwater.transforms.beam.transform import OperatorTransform
 from slackwater.transforms.errors import ConfigError
-from slackwater.transforms.operators.shed.plan import ROWS, bind_shed
+from slackwater.transforms.operators.shed.plan import ROWS
 from slackwater.transforms.settings.models import SHED_INPUTS, ShedConfig
-from slackwater.transforms.settings.plan import Plan
 
 
 class Shed(OperatorTransform):
@@ -40,9 +37,3 @@ class Shed(OperatorTransform):
         if not {ROWS} <= set(found) <= set(SHED_INPUTS):
             raise ConfigError(f"needs {self.named_inputs}", "input")
         return {name: found[name] for name in SHED_INPUTS if name in found}
-
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
-        return bind_shed(self._config, schemas)
-
-    def result_types(self, plan: Plan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
-        return schemas[ROWS].types

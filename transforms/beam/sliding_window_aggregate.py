@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
-
 from slackwater.transforms.beam.transform import OperatorTransform
-from slackwater.transforms.operators.aggregate.plan import bind_aggregate
 from slackwater.transforms.settings.models import AggregateConfig
-from slackwater.transforms.settings.plan import Plan
 
 
 class SlidingWindowAggregate(OperatorTransform):
@@ -27,6 +21,3 @@ class SlidingWindowAggregate(OperatorTransform):
     """
 
     settings = AggregateConfig
-
-    def bind(self, schemas: dict[str, pa.Schema], inputs: Any) -> Plan:
-        return bind_aggregate(self._config, schemas)

@@ -23,18 +23,11 @@ from slackwater.transforms.beam.rows import (
 from slackwater.transforms.beam.runners import refuse_streaming_on_spark
 from slackwater.transforms.beam.stamps import EventTime
 from slackwater.transforms.errors import ConfigError
+from slackwater.transforms.operators.registry import operator_of
 from slackwater.transforms.settings.models import OperatorConfig
 from slackwater.transforms.settings.plan import INPUT, METRICS_SCHEMA, Plan
 from slackwater.transforms.settings.signatures import takes_settings, with_settings
 
-LABELS: Final = {
-    MAIN: "Rows",
-    "late": "Late rows",
-    "punctuations": "Punctuation rows",
-    "metrics": "Metric rows",
-    "syncs": "Sync rows",
-}
-"""Label of the step that makes rows of each output."""
 LATE_TYPES: Final[dict[str, Any]] = {
     "input": str,
     "reason": str,
@@ -46,7 +39,7 @@ METRIC_TYPES: Final[dict[str, Any]] = {field.name: beam_type(field.type) for fie
 
 
 class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
-    """A transform around an operator; a subclass states its settings, how they are bound and what it is given.
+    """A transform around an operator; a subclass states its settings and what it is given.
 
     A subclass that names its settings gets a constructor with their signature, and their descriptions in its
     docstring. Beam YAML makes the config schema from both.
@@ -97,12 +90,12 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
         types = {MAIN: main, "syncs": main, "late": LATE_TYPES, "metrics": METRIC_TYPES}
         if "punctuations" in plan.side_outputs:
             types["punctuations"] = _punctuation_types(plan)
-        outputs = (MAIN, *(tag for tag in LABELS if tag in plan.side_outputs))
+        outputs = (MAIN, *plan.side_outputs)
         passed = None if self.passes_on is None else schemas[self.passes_on].like
         rows = {}
         for tag in outputs:
-            time = EventTime(self._time_column(plan) if tag == MAIN else "ts", plan.unit)
-            rows[tag] = unpack(batches[tag], LABELS[tag], types[tag], time, passed if tag == MAIN else None)
+            time = EventTime(plan.result_time if tag == MAIN else "ts", plan.unit)
+            rows[tag] = unpack(batches[tag], _label(tag), types[tag], time, passed if tag == MAIN else None)
         handling = self._config.error_handling
         return JoinOutputs(rows, "late" if handling is None else handling.output)
 
@@ -116,15 +109,12 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
 
     def bind(self, schemas: dict[str, pa.Schema], inputs: Mapping[str, beam.PCollection]) -> Plan:
         """Check settings against the columns of the inputs; raise ConfigError if they do not fit."""
-        raise NotImplementedError
+        return operator_of(self._config).bind(self._config, schemas)
 
     def result_types(self, plan: Plan, schemas: Mapping[str, RowSchema]) -> dict[str, Any]:
         """Return Beam's type of each column of the main output."""
-        return arrow_row_schema(plan.result_schema).types
-
-    def _time_column(self, plan: Plan) -> str:
-        """Return the column of the main output with its event time."""
-        return "ts" if self.passes_on is None else plan.time_columns[plan.inputs.index(self.passes_on)]
+        passed = schemas.get(self.passes_on or "")
+        return arrow_row_schema(plan.result_schema).types if passed is None else passed.types
 
     def integer_columns(self, name: str) -> Iterator[str]:
         """Yield the columns of an input that are integers even where a reader made floats of them."""
@@ -136,6 +126,11 @@ class OperatorTransform(beam.PTransform):  # type: ignore[misc, unused-ignore]
         if name in self._schemas:
             return arrow_row_schema(self._schemas[name])
         return row_schema(name, element_type, set(self.integer_columns(name)))
+
+
+def _label(tag: str) -> str:
+    """Return the label of the step that makes rows of an output: ``Late rows``, ``Metric rows``."""
+    return "Rows" if tag == MAIN else f"{tag.removesuffix('s').capitalize()} rows"
 
 
 def _constructor(transform: type[OperatorTransform]) -> Any:

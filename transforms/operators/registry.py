@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from slackwater.plugins.contract import Snapshot
-from slackwater.transforms.errors import StateError
+from slackwater.transforms.errors import ConfigError, StateError
 from slackwater.transforms.operators.spec import OperatorSpec
 from slackwater.transforms.settings.models import OperatorConfig
 
@@ -53,8 +53,11 @@ def operators() -> list[OperatorSpec]:
 
 
 def operator_of(config: OperatorConfig) -> OperatorSpec:
-    """Return the operator that has these settings."""
-    return _registered()[type(config)]
+    """Return the operator that has these settings; raise ConfigError if there is none."""
+    spec = _registered().get(type(config))
+    if spec is None:
+        raise ConfigError(f"no operator has the settings {type(config).__name__}; register it")
+    return spec
 
 
 def open_operator(plan: Plan, snapshot: Snapshot | None = None, shard: int = 0) -> Operator:
