@@ -29,13 +29,11 @@ EXCEPTIONS = {
         "Accounting",
         "Condition",
         "GroupStore",
-        "JoinPlan",
         "OverflowLogic",
         "PunctuatedJoinLogic",
     },
     "packed": {
         "LimitedWindowJoinLogic.limited_step",
-        "PassOnPunctuatedLogic.punctuated_step",
         "PerTupleJoin._join",
         "PunctuatedJoinLogic.punctuated_step",
         "RecordStore._advance",
