@@ -285,7 +285,7 @@ class LiveRun:
         self.resting.clear()
 
 
-def settle_shards(name: str, plan: JoinPlan, accounts: Mapping[int, Account]) -> None:
+def settle_shards(name: str, plan: Plan, accounts: Mapping[int, Account]) -> None:
     """Raise AccountError unless the rows that tasks have read are those that shards have received.
 
     A micro-batch with rows makes all shards tell how they stand; without one, nothing is known, or has changed.
@@ -295,7 +295,7 @@ def settle_shards(name: str, plan: JoinPlan, accounts: Mapping[int, Account]) ->
         plan: what it does.
         accounts: what every shard has told last.
     """
-    if len(accounts) < plan.config.shards:
+    if len(accounts) < plan.shards:
         return
     uncounted = np.sum([account.uncounted for account in accounts.values()], axis=0)
     read = zip(read_of(name, accounts), uncounted, strict=True)
