@@ -1,7 +1,5 @@
 """Shed and Punctuate, and GroupClose behind them."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,10 +87,6 @@ def check(ran):
     assert {row["closed_by"] for row in ran.rows("daily.jsonl")} == {"punctuation", "end"}
 
 
-def told_lines(ran):
-    return [json.dumps(row) for row in ran.rows("told.jsonl")]
-
-
 CASES = [
-    Case("sheds", write, build, check, dict.fromkeys((BEAM[0], "beam-spark", SPARK[0])), rows_per_batch=450),
+    Case("sheds", write, build, check, dict.fromkeys((*BEAM, "beam-spark", SPARK[0])), rows_per_batch=450),
 ]
