@@ -43,25 +43,29 @@ Name the module in the entry-point group ``slackwater`` of your distribution, or
 if __name__ != "slackwater.plugins":
     raise ImportError(f"import slackwater.plugins, not {__name__}: the folder is not a top-level package")
 
-from slackwater.plugins.contract import (
-    Arrivals,
-    DisorderLogic,
-    DisorderStrategy,
-    Feedback,
-    Held,
-    JoinLogic,
-    JoinStrategy,
-    Matches,
-    Released,
-    Setting,
-    SheddingLogic,
-    SheddingStrategy,
-    Snapshot,
-    Strategy,
-    Tuples,
-)
-from slackwater.plugins.hookspecs import hookimpl
-from slackwater.plugins.registry.options import Duration
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slackwater.plugins.contract import (
+        Arrivals,
+        DisorderLogic,
+        DisorderStrategy,
+        Feedback,
+        Held,
+        JoinLogic,
+        JoinStrategy,
+        Matches,
+        Released,
+        Setting,
+        SheddingLogic,
+        SheddingStrategy,
+        Snapshot,
+        Strategy,
+        Tuples,
+    )
+    from slackwater.plugins.hookspecs import hookimpl
+    from slackwater.plugins.registry.options import Duration
 
 __all__ = [
     "Arrivals",
@@ -82,3 +86,12 @@ __all__ = [
     "Tuples",
     "hookimpl",
 ]
+_ELSEWHERE = {"Duration": "registry.options", "hookimpl": "hookspecs"}
+"""Modules of what is not in ``contract``."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: the command line answers ``--help`` without loading arrays."""
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'contract')}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runner_cases import CASES, algorithms, joins, promises, sheds, strategies, templates
+from runner_cases import CASES, algorithms, joins, promises, strategies, templates
 from runner_contract import BEAM, SPARK, lines_in
 
 from slackwater.pipelines.template.reader import shipped
 from slackwater.pipelines.template.text import providers
 from slackwater.plugins.registry.manager import manager
-from slackwater.transforms.errors import ConfigError
 
 MARKS = {
     **dict.fromkeys((*BEAM, "DirectRunner"), pytest.mark.beam),
@@ -78,15 +77,6 @@ def test_the_cases_of_the_reference_show_the_differences():
     for table in algorithms.streams():
         ts = table["ts"].to_numpy()
         assert len(set(ts)) < algorithms.ROWS and 40 < (np.maximum.accumulate(ts) - ts).max() < 100
-
-
-@pytest.mark.beam
-def test_a_runner_of_bundles_refuses_an_operator_behind_another(embedded, tmp_path):
-    pipeline = sheds.build(embedded("sheds").data, tmp_path, ())
-    from slackwater.pipelines.runners.beam import runner as beam
-
-    with pytest.raises(ConfigError, match="input 'input' comes from another transform of ours, and BundleBased"):
-        beam.run(pipeline, options={"runner": BEAM[1]})
 
 
 @pytest.mark.spark

@@ -33,7 +33,7 @@ def told(rows: list[int], times: list[float], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(live, "time", clock)
     run = object.__new__(live.LiveRun)
     run._sources, run._progress, run.name = [], Silent(), "joined"
-    run.plan = SimpleNamespace(config=SimpleNamespace(idle_timeout=None), inputs=("a", "b"))  # type: ignore[assignment]
+    run.plan = SimpleNamespace(idle_timeout=None, inputs=("a", "b"))  # type: ignore[assignment]
     account = Accounting(("a", "b"))
     account.received[:] = 1200, 34
     run._accounts = {0: SimpleNamespace(accounting=account)}  # type: ignore[dict-item]

@@ -111,6 +111,8 @@ class _Recorder:
             yield matches
 
     def __getattr__(self, name: str) -> Any:
+        if name == "limited_step" and not self._logic.keeps_limit:
+            raise AttributeError(name)
         if name in ("punctuated_step", "limited_step"):
             step = getattr(self._logic, name)
             return lambda released, beside: self._recorded(released, step(released, beside))

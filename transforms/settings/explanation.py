@@ -20,7 +20,7 @@ def explained(plan: Plan) -> str:
     from slackwater.transforms.settings.plan import JoinPlan
 
     parts = (getattr(plan, field.name) for field in fields(plan))
-    strategies = [(part.stage, described(part)) for part in parts if isinstance(part, Strategy)]
+    strategies = sorted((part.stage, described(part)) for part in parts if isinstance(part, Strategy))
     window = [("window", windows(plan))] if isinstance(plan, JoinPlan) else []
     lines = [("inputs", ", ".join(plan.inputs)), *window, *split_rows(plan), *strategies]
     return "\n".join(f"{what}: {text}" for what, text in lines)

@@ -42,8 +42,9 @@ def _hot_keys(plan: JoinPlan, given: HotKeysConfig) -> HotKeys:
 
 def check_split(plan: JoinPlan) -> None:
     """Raise ConfigError where the rows of a join cannot be split over shards."""
-    _check_copies(plan)
     by_key = plan.condition.shard_columns
+    if by_key is None or plan.config.hot_keys is not None:
+        _check_copies(plan)
     if plan.config.shards > 1 and by_key is not None:
         check_shards(plan.config, by_key, plan.members)
         check_promises_of_shards(plan.config, by_key, plan.members)

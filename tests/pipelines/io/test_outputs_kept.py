@@ -135,7 +135,10 @@ def test_a_run_that_is_told_to_end_leaves_nothing_behind(tmp_path, number, code)
         "from slackwater.pipelines.cli.commands import main; main()"
     )
     run = subprocess.Popen(
-        [sys.executable, "-c", child, "run", str(tmp_path / "t.yaml")], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", child, "run", str(tmp_path / "t.yaml")],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # nohup would have it ignored
     )
     assert run.stdout.readline() == "here\n"
     assert len(list(tmp_path.glob(".*.partial"))) == 2

@@ -56,7 +56,7 @@ def test_every_result_that_needs_slack_is_learnt_exactly(rows, where, cut):
     operator = Operator(plan)
     for start in range(0, len(arrivals), cut):
         operator.push(chunk_of(plan, arrivals[start : start + cut], start))
-    logic = operator.order.pace.logic
+    logic = operator.order.pace.logic.logic
     assert logic._horizon > 300
     learnt = logic._histogram.sum(axis=0)
     slacks = slack_steps(1, 1000)

@@ -77,7 +77,7 @@ def test_the_constructor_has_the_settings_of_templates_and_documents_each():
     assert {field.name for field in schema.fields} == set(GroupCloseConfig.model_fields)
     assert all(field.description for field in schema.fields)
     assert InlineProvider.description_from_callable(GroupClose).startswith(
-        "Groups and aggregates rows, and closes"
+        "Groups and aggregates rows, and emits a group when"
     )
 
 

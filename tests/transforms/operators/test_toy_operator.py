@@ -29,6 +29,9 @@ ROWS = {"ts": [3, 1, None, 2], "n": [2, 0, 1, 9]}
 REPEATED = [(2, 9), (2, 9), (2, 9), (3, 2), (3, 2)]
 
 
+registry._registered().pop(toy_operator.RepeatConfig)  # Its import has registered it.
+
+
 @pytest.fixture(autouse=True)
 def registered():
     """The toy, for one test: others list the operators that come with the package."""
