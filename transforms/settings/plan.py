@@ -450,20 +450,7 @@ def bind(
         shedding=make_strategy("shedding", config.shedding),
     )
     check_queue(plan.queue, arrival)
-    if config.window is None and plan.join.needs_window:
-        raise ConfigError(f"is missing; strategy {plan.join.name!r} cannot do without, add it", "window")
-    if config.window is not None and not plan.join.takes_window:
-        raise ConfigError(
-            f"strategy {plan.join.name!r} joins without one; leave window out, or use "
-            f"{instead('join', lambda j: j.needs_window)}",
-            "window",
-        )
-    if config.window is None and plan.disorder.learns_from_results:
-        raise ConfigError(
-            f"strategy {plan.disorder.name!r} looks for results within windows, and there are none; set window, "
-            f"or use another, such as {instead('disorder', _looks_for_none)}",
-            "disorder",
-        )
+    _check_window(plan)
     try:
         condition = plan.condition
     except ExpressionError as error:
@@ -482,13 +469,37 @@ def bind(
         plan.join.check(plan.setting)
     except ValueError as error:
         raise ConfigError(str(error), "join") from None
+    _check_result_columns(plan)
+    return plan
+
+
+def _check_window(plan: JoinPlan) -> None:
+    """Raise ConfigError where a strategy cannot do with the window, or without one."""
+    config = plan.config
+    if config.window is None and plan.join.needs_window:
+        raise ConfigError(f"is missing; strategy {plan.join.name!r} cannot do without, add it", "window")
+    if config.window is not None and not plan.join.takes_window:
+        raise ConfigError(
+            f"strategy {plan.join.name!r} joins without one; leave window out, or use "
+            f"{instead('join', lambda j: j.needs_window)}",
+            "window",
+        )
+    if config.window is None and plan.disorder.learns_from_results:
+        raise ConfigError(
+            f"strategy {plan.disorder.name!r} looks for results within windows, and there are none; set window, "
+            f"or use another, such as {instead('disorder', _looks_for_none)}",
+            "disorder",
+        )
+
+
+def _check_result_columns(plan: JoinPlan) -> None:
+    """Raise ConfigError if two columns of the main output would have one name."""
     columns = [field.name for field in plan.result_schema]
     clash = next((column for column in columns if columns.count(column) > 1), None)
-    if clash is not None and clash == config.id:
+    if clash is not None and clash == plan.config.id:
         raise ConfigError(f"there is a result column called {clash!r} already; choose another name", "id")
     if clash is not None:
         raise ConfigError(f"two result columns would be called {clash!r}; rename an input or a column", "input")
-    return plan
 
 
 def _looks_for_none(strategy: DisorderStrategy) -> bool:
